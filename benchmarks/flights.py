@@ -21,12 +21,14 @@ from scipy.special import stdtrit
 import fedldp
 from fedldp import datasets
 from fedldp.learn.objectives import objective
+from fedldp.learn.optimizer import Adam, NoiseAware
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 
 EPSILONS = (1.0, 2.0, 4.0)
 OLD = {"strategy": "sample", "optimizer": "adam", "reference": "first", "survey": None}
-PAPER = {"mechanism": "hm-tp", "k": "paper", "estimator": "horvitz-thompson"}
+PAPER = {"mechanism": "hm-tp", "k": "paper"}
+HT = "horvitz-thompson"
 WAYS: dict[str, dict[str, Any]] = {
     "all together (the default)": {},
     "version 0.1": OLD,
@@ -38,8 +40,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "all but a feature for each label": {"reference": "first"},
     "all but a noise-aware server": {"optimizer": "adam", "survey": "scale"},
     "all but a survey": {"survey": None},
-    "the paper's mechanism, version 0.1": {**OLD, **PAPER},
-    "the paper's mechanism, same server": {**PAPER, "optimizer": "noise-aware"},
+    "the paper's mechanism, version 0.1": {**OLD, **PAPER, "optimizer": Adam(estimator=HT)},
+    "the paper's mechanism, same server": {**PAPER, "optimizer": NoiseAware(estimator=HT)},
 }
 
 

@@ -21,6 +21,7 @@ import fedldp
 from fedldp import Plan, Schema, vehicle
 from fedldp.coders import DirectionsCoder
 from fedldp.learn import torch_directions, torch_kernel
+from fedldp.learn.optimizer import Adam
 from fedldp.learn.settings import Settings
 from fedldp.learn.torch import ModuleTask
 from fedldp.learn.training import Training
@@ -132,7 +133,7 @@ def rates(task: ModuleTask, turns: int = TURNS) -> Rates:
 
 
 def training_of(task: ModuleTask) -> Training:
-    settings = Settings(epsilon=EPSILON, learning_rate=0.06, group=GROUP)
+    settings = Settings(epsilon=EPSILON, optimizer=Adam(0.06), group=GROUP)
     return settings.training(task, 1.0, fedldp.source(4), start=task.start, replicas=REPLICAS)
 
 

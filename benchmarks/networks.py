@@ -36,6 +36,7 @@ from fedldp import datasets
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.learn import (
     Activation,
+    Adam,
     Arrays,
     ChannelMean,
     Conv,
@@ -53,7 +54,7 @@ EPSILONS = (1.0, 2.0, 4.0)
 SIZES = (4, 16, 64)  # filters
 PARTS = (64, 16, 4, 1)  # of the fleet
 UPRIGHT = np.array([0.0, 1.0, 0.0])  # how a sensor is worn, more or less
-PLAIN = {"mechanism": None, "bound": 3.0, "learning_rate": 0.03, "schedule": "constant"}
+PLAIN = {"mechanism": None, "bound": 3.0, "optimizer": Adam(0.03, schedule="constant")}
 
 Windows = tuple[np.ndarray, np.ndarray]  # inputs and targets
 
@@ -185,7 +186,7 @@ def network_errors(
     chosen = network(filters, fleet.classes)
     vehicles = len(fleet.train[0]) // part
     task = task_of(chosen, (fleet.train[0][:vehicles], fleet.train[1][:vehicles]))
-    usual = {"mean_length": chosen.mean_length, "schedule": "linear"}
+    usual = {"mean_length": chosen.mean_length, "optimizer": Adam(schedule="linear")}
     settings = Settings(**{"epsilon": 1.0, **usual, **options})
     training = settings.training(
         task, chosen.distance, fedldp.source(2), replicas=runs, start=first_weights(chosen, runs)

@@ -13,7 +13,16 @@ import pytest
 import fedldp
 from fedldp import Plan, Report, Schema, datasets
 from fedldp.errors import DomainError, FedLDPError, UnknownName, WireError
-from fedldp.learn import Arrays, Linear, Model, Settings, Training, objective
+from fedldp.learn import (
+    Adam,
+    Arrays,
+    Linear,
+    Model,
+    Procedure,
+    Recipe,
+    Training,
+    objective,
+)
 from fedldp.mechanisms import HMTP, PM, Duchi, Finite, Optimal
 from fedldp.plan.parts import Matrix
 
@@ -233,7 +242,7 @@ def training():
     x = np.c_[fedldp.source(1).uniform(2000) * 2 - 1, np.ones(2000)]
     task = Linear(objective("logistic"), Arrays(x, np.where(x[:, 0] > 0.2, 1.0, -1.0)))
     plan = Plan(Schema.vector(2, bound=1.0), epsilon=2.0, mechanism="duchi")
-    return Training(task, plan, Settings(2.0, learning_rate=0.2), fedldp.source(2), group=500)
+    return Training(task, Procedure(plan, Recipe(Adam(0.2)), group=500), fedldp.source(2))
 
 
 def shown():

@@ -55,7 +55,11 @@ CHECKED = (
     "fedldp_fleet.flower",
 )
 # What extensions implement, and nobody else calls, is described in one line.
-PROTOCOLS = ("fedldp.coders.base", "fedldp.schema.attributes.base")
+PROTOCOLS = (
+    "fedldp.coders.base",
+    "fedldp.learn.optimizer.Optimizer",
+    "fedldp.schema.attributes.base",
+)
 EXAMPLE = ">>> "
 
 
@@ -103,8 +107,8 @@ def docstring(kind: type, name: str) -> str:
 
 def is_of_protocol(kind: type, name: str) -> bool:
     """Return whether a method was declared by a protocol, by name or in the base class."""
-    owners = [base.__module__ for base in kind.__mro__ if name in vars(base)]
-    return owners[-1] in PROTOCOLS
+    owners = [base for base in kind.__mro__ if name in vars(base)]
+    return f"{owners[-1].__module__}.{owners[-1].__qualname__}".startswith(PROTOCOLS)
 
 
 def described(text: str, *sections: str) -> dict[str, str]:

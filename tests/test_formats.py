@@ -46,8 +46,8 @@ from fedldp.fleet.vault.reload import Outcome
 from fedldp.learn import computations
 from fedldp.learn.model import Model
 from fedldp.learn.networks import Network
-from fedldp.learn.optimizer import Recipe, State
-from fedldp.learn.training import Training
+from fedldp.learn.optimizer import Adam, Recipe, State
+from fedldp.learn.training import Procedure, Training
 from fedldp.plan import report
 from fedldp.results import tally as tally_module
 from fedldp.vehicle import canonical
@@ -146,8 +146,10 @@ def signed(text):
 
 
 def training(text, _):
-    recipe = Recipe(learning_rate=0.1)
-    return Training(fleet(9, 2), plan_for(2), recipe, fedldp.source(1), group=3).resume(text)
+    recipe = Recipe(Adam(0.1))
+    return Training(fleet(9, 2), Procedure(plan_for(2), recipe, group=3), fedldp.source(1)).resume(
+        text
+    )
 
 
 READERS = {

@@ -20,7 +20,7 @@ from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import auto_group, auto_rate
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
-from fedldp.learn.training import Training
+from fedldp.learn.training import Procedure, Training
 
 EPSILON, TRAIN_EPSILON, PART = 1.0, 4.0, 1000
 DIMENSIONS = 128  # of vectors
@@ -200,11 +200,12 @@ class Ours:
         """Return a function that asks all vehicles once for the gradient of a linear model."""
         task = Linear(objective("logistic"), Arrays(*self.work.examples(vehicles)))
         settings, d = Settings(TRAIN_EPSILON), task.dimensions
-        plan, recipe = settings.plan(d), settings.recipe(d, 1, task.objective.distance)
+        recipe = settings.recipe(d, 1, task.objective.distance)
+        procedure = Procedure((settings.plan(d),), recipe, vehicles)
 
         def run() -> list[float]:
             source = fedldp.source()
-            training = Training(task, plan, recipe, source, group=vehicles, shuffle=False)
+            training = Training(task, procedure, source, shuffle=False)
             for _ in training:
                 pass
             return training.models[0].tolist()

@@ -20,7 +20,7 @@ from pfl.privacy.laplace_mechanism import LaplaceMechanism
 from pfl.stats import MappedVectorStatistics
 from work import Task, Work
 
-from fedldp.learn.optimizer import Recipe, State, step
+from fedldp.learn.optimizer import Adam, Recipe, State, step
 
 PACKAGES = ("pfl",)
 
@@ -94,7 +94,7 @@ class LogisticSteps(FederatedAlgorithm):
 
 def training(work: Work, vehicles: int):
     x, y = work.examples(vehicles)
-    cohort, recipe = work.asked["group"], Recipe(learning_rate=work.asked["rate"])
+    cohort, recipe = work.asked["group"], Recipe(Adam(work.asked["rate"]))
     bound = x.shape[1] / 2  # the largest L1 norm of a gradient at the start
     mechanism = LaplaceMechanism(bound, work.asked["train_epsilon"] / 2)
 

@@ -546,4 +546,4 @@ def _deadline(job: Job, now: float) -> float:
 
 def _has_settled(stage: Descent, learned: Learned) -> bool:
     state = learned.state
-    return stage.recipe.tol > 0 and state is not None and settled(stage.recipe, state)
+    return stage.recipe.optimizer.tol > 0 and state is not None and settled(stage.recipe, state)

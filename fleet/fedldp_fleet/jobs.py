@@ -216,7 +216,6 @@ class TrainingJob:
                 f"the plan must be for the gradient of this model, a vector of {d} numbers; "
                 f"got {self.plans[0].schema!r:.200}. Use Schema.vector({d}, bound=1.0)."
             )
-        self.recipe.rate  # noqa: B018 (refuses one that is not resolved)
         if self.schedule.round_seconds < 2 * self.schedule.answer_seconds:
             raise DomainError(
                 "round_seconds must be at least twice answer_seconds, or hardly any agent gets a "

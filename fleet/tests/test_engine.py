@@ -30,6 +30,7 @@ from engine_cases import (
 from fedldp import Plan
 from fedldp.errors import DomainError
 from fedldp.learn.model import Model
+from fedldp.learn.optimizer import SGD, Adam, Recipe
 from fedldp.results.tally import from_json
 from fedldp.signing import PrivateKey
 from fedldp_fleet import engine, jobs
@@ -390,14 +391,14 @@ def test_the_model_is_replayed_from_the_stored_answers(store, job):
 
 
 def test_a_training_ends_when_the_model_has_settled(store):
-    recipe = dataclasses.replace(training().recipe, tol=1e9)
+    recipe = Recipe(Adam(0.2, tol=1e9))
     machine = prepared(store, dataclasses.replace(training(), recipe=recipe))
     row = run_training(machine, store, fleet(machine, store, 20))
     assert (row.state, row.reason, row.round) == (DONE, engine.SETTLED, 1)
 
 
 def test_a_model_that_leaves_all_bounds_fails(store):
-    recipe = dataclasses.replace(training().recipe, optimizer="sgd", learning_rate=1e300)
+    recipe = Recipe(SGD(1e300))
     machine = prepared(store, dataclasses.replace(training(), recipe=recipe))
     row = run_training(machine, store, fleet(machine, store, 20))
     assert row.state == FAILED

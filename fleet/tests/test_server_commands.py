@@ -101,10 +101,9 @@ def test_a_training_is_made_signed_and_added_in_three_places(server):
     )
     made = JobFile.load(path).job
     assert isinstance(made, TrainingJob)
-    assert (made.group, made.rounds, made.recipe.learning_rate, made.recipe.tol) == (
-        *(100, 20, 0.25, 1e-5),
-    )
-    assert (made.recipe.optimizer, made.recipe.estimator) == ("sgd", "horvitz-thompson")
+    optimizer = made.recipe.optimizer
+    assert (made.group, made.rounds, made.recipe.rate, optimizer.tol) == (100, 20, 0.25, 1e-5)
+    assert (optimizer.name, optimizer.estimator) == ("sgd", "horvitz-thompson")
     assert made.model_at_start.reference == "last"
     with pytest.raises(DomainError, match="is not signed"):
         run("job", "add", server.path, path)

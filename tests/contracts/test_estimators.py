@@ -29,6 +29,7 @@ from fedldp.learn.estimators import (
 )
 from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import objective
+from fedldp.learn.optimizer import Adam
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
 
@@ -83,7 +84,6 @@ def test_constructor_has_the_choices_of_settings_by_keyword(kind):
     defaults = {name: each.default for name, each in parameters.items()}
     wanted = {each.name: each.default for each in dataclasses.fields(Settings)}
     wanted["epsilon"] = 1.0
-    del wanted["rounds"]  # of a training, which knows them
     assert wanted.pop("reference") == "none"  # of categories: an estimator takes numbers
     assert defaults == wanted
 
@@ -289,11 +289,11 @@ def test_messages_about_bounds_name_the_column(kind, bounds, message):
 @every
 def test_clone_and_pickle(kind):
     y = REFERENCES[kind][1]
-    model = made(kind, epsilon=2.0, momentum=0.5).fit(X[:1000], y[:1000])
+    model = made(kind, epsilon=2.0, optimizer=Adam(momentum=0.5)).fit(X[:1000], y[:1000])
     twin = clone(model)
     assert not hasattr(twin, "history_")
     assert twin.get_params().keys() == model.get_params().keys()
-    assert (twin.epsilon, twin.momentum) == (2.0, 0.5)
+    assert (twin.epsilon, twin.optimizer) == (2.0, Adam(momentum=0.5))
     with pytest.warns(PrivacyWarning):
         again = twin.fit(X[:1000], y[:1000])
     assert (scores(again, X[:9]) == scores(model, X[:9])).all()

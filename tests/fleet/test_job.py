@@ -10,7 +10,7 @@ from fedldp.errors import DomainError
 from fedldp.fleet.job import Job
 from fedldp.fleet.protocol import MOST
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe
+from fedldp.learn.optimizer import SGD, Adam, Recipe
 
 FEATURES = Schema.of(speed=(0, 50), load=(0, 1))
 MODEL = Model("logistic", FEATURES, Category("late", ["no", "yes"]), [0.0, 0.0, 0.5])
@@ -49,7 +49,7 @@ def test_a_training_is_read(tmp_path):
         tmp_path / "state" / "model.json",
         reports=9800,
         model=MODEL,
-        recipe=Recipe(learning_rate=0.4, optimizer="sgd"),
+        recipe=Recipe(SGD(0.4)),
         gateways=3,
         rounds=10,
         resend=12.0,
@@ -185,7 +185,7 @@ def test_the_plan_is_for_the_models_gradient(tmp_path):
         Plan(FEATURES, 2.0, mechanism="duchi"),
     ):
         with pytest.raises(DomainError, match="a vector of 3 numbers; got <Schema"):
-            Job("test", plan, *files, 8, model=MODEL, recipe=Recipe(learning_rate=0.1))
+            Job("test", plan, *files, 8, model=MODEL, recipe=Recipe(Adam(0.1)))
     with pytest.raises(DomainError, match=r"plan must be a Plan; got 'plan\.json'"):
         Job("test", "plan.json", *files, 8)
     with pytest.raises(DomainError, match=r"reports must be from 1 to .*; got True"):
@@ -194,7 +194,7 @@ def test_the_plan_is_for_the_models_gradient(tmp_path):
         Job("test", PLAN, *files, 8, gateways=1.0)
     study = Plan(Schema.vector(3, 1.0), 2.0, mechanism="duchi", study=True)
     with pytest.raises(DomainError, match="a plan for study"):
-        Job("test", study, *files, 8, model=MODEL, recipe=Recipe(learning_rate=0.1))
+        Job("test", study, *files, 8, model=MODEL, recipe=Recipe(Adam(0.1)))
 
 
 def test_a_batch_is_not_too_large(tmp_path):
@@ -205,7 +205,7 @@ def test_a_batch_is_not_too_large(tmp_path):
 
 def test_a_question_is_not_too_large(tmp_path, monkeypatch):
     """And will not be when the weights have all their digits."""
-    options = {"reports": 8, "model": MODEL, "recipe": Recipe(learning_rate=0.1)}
+    options = {"reports": 8, "model": MODEL, "recipe": Recipe(Adam(0.1))}
     job = Job("test", PLAN, tmp_path / "a", tmp_path / "b", **options)
     long = dataclasses.replace(MODEL, weights=[-1.2345678901234567e-300] * 3)
     most = len(job.question("0", 1, long).to_bytes())

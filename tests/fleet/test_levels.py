@@ -19,7 +19,7 @@ from fedldp.fleet.server import checkpoint, rounds
 from fedldp.fleet.server.rounds import Rounds
 from fedldp.fleet.vault.vault import Vault
 from fedldp.learn import Model, optimizer
-from fedldp.learn.optimizer import Recipe, State
+from fedldp.learn.optimizer import SGD, Adam, Recipe, State
 
 BOLD = Plan(Schema.vector(3, 1.0), 5.0, mechanism="hm-tp", k=2)
 
@@ -110,7 +110,7 @@ def test_killed_in_any_round_it_resumes(tmp_path, killed):
 
 
 def test_it_settles_only_by_steps(tmp_path):
-    recipe = Recipe(learning_rate=1e-9, optimizer="sgd", momentum=0.0, tol=0.1)
+    recipe = Recipe(SGD(1e-9, momentum=0.0, tol=0.1))
     job = levels(tmp_path, recipe=recipe)
     Network(honest, honest, honest).start(job)
     progress = checkpoint.status(job.checkpoint)
@@ -236,7 +236,7 @@ def test_vaults_with_levels_train_a_model(tmp_path):
 
     job = Job(
         "spring", plans[0], tmp_path / "job.db", tmp_path / "model.json", 8,
-        VAULT_MODEL, Recipe(learning_rate=0.5), gateways=3, rounds=2, levels=(plans[1],),
+        VAULT_MODEL, Recipe(Adam(0.5)), gateways=3, rounds=2, levels=(plans[1],),
     )  # fmt: skip
     Network(*map(gateway, vaults)).start(job)
     progress = checkpoint.status(job.checkpoint)

@@ -19,13 +19,13 @@ from fedldp.fleet.server import checkpoint, successors
 from fedldp.fleet.stages import Learned
 from fedldp.learn import computations
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe
+from fedldp.learn.optimizer import Adam, Recipe
 from fedldp.plan.parts import Matrix
 
 FEATURES = Schema.of(speed=(0, 50), load=(0, 1))
 MODEL = Model("logistic", FEATURES, Category("late", ["no", "yes"]), [0.0, 0.0, 0.0])
 PLAN = Plan(Schema.vector(3, 1.0), 2.0, mechanism="three-outputs", k=1)
-RECIPE = Recipe(learning_rate=0.2)
+RECIPE = Recipe(Adam(0.2))
 
 
 def training(folder, **options):

@@ -26,7 +26,7 @@ from fedldp.fleet.protocol import Answer, Question
 from fedldp.fleet.server.rounds import Rounds
 from fedldp.learn.features import Features
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe
+from fedldp.learn.optimizer import Adam, Recipe
 
 Document = dict[str, Any]
 
@@ -178,7 +178,7 @@ def job(folder: Path) -> Job:
     plan = fedldp.Plan(SCHEMAS["gradient"], 4.0, mechanism="hm-tp")
     return Job(
         "spring", plan, folder / "job.db", folder / "model.json", reports=40,
-        model=first_model(), recipe=Recipe(learning_rate=0.1), gateways=2, rounds=4,
+        model=first_model(), recipe=Recipe(Adam(0.1)), gateways=2, rounds=4,
     )  # fmt: skip
 
 

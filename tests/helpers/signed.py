@@ -7,7 +7,7 @@ from vaults import GRADIENT, MODEL, ROWS, vault
 
 from fedldp.fleet.job import Job
 from fedldp.fleet.signed_jobs import SignedJob
-from fedldp.learn.optimizer import Recipe
+from fedldp.learn.optimizer import Adam, Recipe
 from fedldp.signing import PrivateKey, sign
 
 KEY, OTHER = PrivateKey.generate(), PrivateKey.generate()
@@ -17,7 +17,7 @@ DAY = datetime.timedelta(days=1)
 
 def job(folder, **options):
     """Return a training of three rounds that asks three vehicles in each."""
-    known = {"model": MODEL, "recipe": Recipe(learning_rate=0.1), "rounds": 3, "reports": 3}
+    known = {"model": MODEL, "recipe": Recipe(Adam(0.1)), "rounds": 3, "reports": 3}
     known |= {"name": "spring", "plan": GRADIENT, "checkpoint": "job.db", "result": "out.json"}
     known |= options
     for name in ("checkpoint", "result"):

@@ -17,6 +17,7 @@ from fedldp.learn.estimators import (
     LDPLogisticRegression,
     PrivacyWarning,
 )
+from fedldp.learn.optimizer import Adam
 from fedldp.learn.settings import Settings
 
 # Most fleets here have a few vehicles.
@@ -87,7 +88,7 @@ def test_participations_have_a_price():
 
 
 def test_a_training_that_settles_early_spends_less():
-    model = classifier(participations=2, tol=1e9).fit(X, LABEL)
+    model = classifier(participations=2, optimizer=Adam(tol=1e9)).fit(X, LABEL)
     assert model.n_iter_ == 1
     assert model.privacy_.participations == 1
     assert model.privacy_.reports == model.history_[0].reports < len(X)
@@ -150,7 +151,7 @@ def test_other_estimators_and_those_without_privacy_do_not_warn():
 
 
 def test_searches_warn():
-    search = GridSearchCV(classifier(epsilon=2.0), {"learning_rate": [0.1, 0.3]}, cv=3)
+    search = GridSearchCV(classifier(epsilon=2.0), {"optimizer": [Adam(0.1), Adam(0.3)]}, cv=3)
     with pytest.warns(PrivacyWarning) as seen:
         search.fit(X, LABEL)  # 6 fits, and 1 of the best
     found = [re.search(r"fit number (\d+)", str(each.message))[1] for each in seen]

@@ -8,21 +8,31 @@ from tape import Tape
 import fedldp
 from fedldp import LDPLinearRegression, LDPLogisticRegression, Plan, Schema
 from fedldp.errors import DomainError, WireError
-from fedldp.learn import NoPrivacy, Privacy, Recipe, Settings, Training, VehicleRows
+from fedldp.learn import (
+    SGD,
+    Adam,
+    NoPrivacy,
+    Privacy,
+    Procedure,
+    Recipe,
+    Settings,
+    Training,
+    VehicleRows,
+)
 from fedldp.learn.tasks import Task
 from fedldp.plan.parts import Matrix
 
 ESTIMATORS = ("ratio", "horvitz-thompson")
-PLAIN = Recipe(learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False)
+PLAIN = Recipe(SGD(1.0, momentum=0.0, average=False))
 
 
 def plans_for(d, *epsilons, mechanism="hm-tp", **options):
     return [Plan(Schema.vector(d, 1.0), each, mechanism=mechanism, **options) for each in epsilons]
 
 
-def train(task, plans, levels, recipe=PLAIN, seed=1, group=100, **options):
-    source = fedldp.source(seed)
-    return Training(task, plans, recipe, source, group=group, levels=levels, **options)
+def train(task, plans, levels, recipe=PLAIN, seed=1, group=100, participations=1, **options):
+    procedure = Procedure(tuple(plans), recipe, group, participations, levels=levels)
+    return Training(task, procedure, fedldp.source(seed), **options)
 
 
 class Own(Task):
@@ -47,9 +57,7 @@ def test_levels_are_weighted_by_their_known_variance(estimator, options):
     d, n = 4, 900
     plans = plans_for(d, 1.0, 3.0, 6.0, **options)
     task, levels = fleet(n, d), np.arange(n) % 7 % 3
-    recipe = Recipe(
-        learning_rate=0.5, optimizer="sgd", momentum=0.0, average=False, estimator=estimator
-    )
+    recipe = Recipe(SGD(0.5, momentum=0.0, average=False, estimator=estimator))
     training = train(task, plans, levels, recipe, shuffle=False, group=n)
     training.advance()
     _, rng = stream(1)
@@ -67,8 +75,8 @@ def test_levels_are_weighted_by_their_known_variance(estimator, options):
 
 def test_one_level_is_a_plain_training():
     task, plan = fleet(600, 3), plan_for(3)
-    plain = Training(task, plan, Recipe(learning_rate=0.3), fedldp.source(2), group=100)
-    other = train(task, [plan], np.zeros(600, int), Recipe(learning_rate=0.3), seed=2)
+    plain = Training(task, Procedure(plan, Recipe(Adam(0.3)), group=100), fedldp.source(2))
+    other = train(task, [plan], np.zeros(600, int), Recipe(Adam(0.3)), seed=2)
     assert [each.bytes for each in plain] == [each.bytes for each in other]
     np.testing.assert_allclose(other.models, plain.models, rtol=1e-12)
 
@@ -96,9 +104,7 @@ def test_the_combination_is_unbiased_and_better_than_each(estimator):
     task = Own(rng.uniform(-0.6, 0.4, (n, d)))
     levels = np.arange(n) % 2
     plans = plans_for(d, 2.0, 4.0, k=1)
-    recipe = Recipe(
-        learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False, estimator=estimator
-    )
+    recipe = Recipe(SGD(1.0, momentum=0.0, average=False, estimator=estimator))
     spread = []
     for chosen, kept in ((plans, levels), (plans[:1], levels * 0), (plans[1:], levels * 0)):
         # One level alone has its own half of the fleet.
@@ -133,9 +139,7 @@ def test_a_level_that_nobody_has():
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_coordinate_that_nobody_answered_stays(estimator):
-    recipe = Recipe(
-        learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False, estimator=estimator
-    )
+    recipe = Recipe(SGD(1.0, momentum=0.0, average=False, estimator=estimator))
     task = Own(np.full((2, 500), 0.5))
     training = train(task, plans_for(500, 1.0, 2.0, k=1), [0, 1], recipe, group=2)
     training.advance()

@@ -33,6 +33,7 @@ from fedldp.learn.networks import (
     MOST_ROOM,
     MOST_WEIGHTS,
 )
+from fedldp.learn.optimizer import Adam
 from fedldp.schema.attributes import Category, Number
 from fedldp.schema.schema import Schema
 
@@ -298,7 +299,7 @@ def test_a_network_learns_what_a_linear_model_cannot():
     y = np.where(x[:, 0] * x[:, 1] > 0, 1.0, -1.0)
     rows = Arrays(np.c_[x, np.ones(len(x))], y)
     task = Layered(Network((2,), (Dense(8), Activation("tanh")), objective("logistic")), rows)
-    settings = Settings(epsilon=8.0, learning_rate=0.1, group=200)
+    settings = Settings(epsilon=8.0, optimizer=Adam(0.1), group=200)
     training = settings.training(task, 1.0, fedldp.source(3), start=task.start)
     *_, last = training
     assert last.reports == 20_000

@@ -16,12 +16,12 @@ from fedldp.learn.examples import Arrays
 from fedldp.learn.features import Features, Scaling
 from fedldp.learn.noise_aware import CAUTION, DOUBT, FADING, WIDER, Observed, Prior
 from fedldp.learn.objectives import objective
-from fedldp.learn.optimizer import Recipe, State
+from fedldp.learn.optimizer import NoiseAware, Recipe, State
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear, Task
 
 LOGISTIC = objective("logistic")
-RECIPE = Recipe(learning_rate=1.0, optimizer="noise-aware")
+RECIPE = Recipe(NoiseAware())
 
 
 def by_hand(prior, observations, average=True):
@@ -60,7 +60,7 @@ def test_steps(seed, name, average):
         for _ in range(6)
     ]
     state = State.start(np.zeros(5))
-    recipe = Recipe(learning_rate=1.0, optimizer="noise-aware", average=average)
+    recipe = Recipe(NoiseAware(average=average))
     for gradient, variance, length in observations:
         seen = Observed(gradient[None], variance, np.array([length]))
         state = optimizer.step(recipe, state, seen, prior)

@@ -17,7 +17,16 @@ from fedldp.errors import DataWarning, DomainError, WireError
 from fedldp.learn import optimizer
 from fedldp.learn.noise_aware import Observed, Prior
 from fedldp.learn.objectives import objective
-from fedldp.learn.optimizer import Recipe, State, auto_group, auto_rate
+from fedldp.learn.optimizer import (
+    SGD,
+    Adam,
+    NoiseAware,
+    Recipe,
+    State,
+    auto_group,
+    auto_rate,
+)
+from fedldp.learn.settings import Settings
 
 POWERS = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}
 PRIOR = Prior.of_numbers(2, objective("logistic"))
@@ -27,25 +36,25 @@ def reference(recipe, start, gradients):
     """Return the weights after each step, of one model, by the textbook."""
     w, m, v, found = list(start), [0.0] * len(start), [0.0] * len(start), []
     for t, gradient in enumerate(gradients, start=1):
-        rate = recipe.learning_rate / t ** POWERS[recipe.schedule]
+        kept, rate = recipe.optimizer.momentum, recipe.rate / t ** POWERS[recipe.optimizer.schedule]
         for i, g in enumerate(gradient):
             g += recipe.alpha * w[i]
-            if recipe.optimizer == "sgd":
-                m[i] = recipe.momentum * m[i] + g
+            if recipe.optimizer.name == "sgd":
+                m[i] = kept * m[i] + g
                 w[i] -= rate * m[i]
                 continue
-            m[i] = recipe.momentum * m[i] + (1 - recipe.momentum) * g  # Kingma and Ba 2015
+            m[i] = kept * m[i] + (1 - kept) * g  # Kingma and Ba 2015
             v[i] = 0.999 * v[i] + 0.001 * g * g
-            m_hat, v_hat = m[i] / (1 - recipe.momentum**t), v[i] / (1 - 0.999**t)
+            m_hat, v_hat = m[i] / (1 - kept**t), v[i] / (1 - 0.999**t)
             w[i] -= rate * m_hat / (math.sqrt(v_hat) + 1e-8)
         found.append(list(w))
     return np.array(found)
 
 
 RECIPES = st.builds(
-    Recipe,
+    lambda kind, alpha, **options: Recipe(kind(**options), alpha),
+    kind=st.sampled_from([Adam, SGD]),
     learning_rate=st.floats(0.001, 2.0),
-    optimizer=st.sampled_from(["adam", "sgd"]),
     schedule=st.sampled_from(sorted(POWERS)),
     momentum=st.sampled_from([0.0, 0.5, 0.8, 0.99]),
     average=st.booleans(),
@@ -69,7 +78,7 @@ def test_steps_are_those_of_the_textbook(recipe, replicas, rounds, seed):
         iterates = reference(recipe, start[r], gradients[:, r])
         np.testing.assert_allclose(state.weights[r], iterates[-1], rtol=1e-9, atol=1e-12)
         wanted = iterates[-1]
-        if recipe.average:
+        if recipe.optimizer.average:
             own = [t * (t + 1) for t in range(1, rounds + 1)]
             wanted = np.average(iterates, axis=0, weights=own)
         np.testing.assert_allclose(state.average[r], wanted, rtol=1e-9, atol=1e-12)
@@ -78,7 +87,7 @@ def test_steps_are_those_of_the_textbook(recipe, replicas, rounds, seed):
 
 
 def test_the_papers_algorithm_is_plain_gradient_descent():
-    recipe = Recipe(learning_rate=0.25, optimizer="sgd", momentum=0.0, average=False)
+    recipe = Recipe(SGD(0.25, momentum=0.0, average=False))
     state = State.start(np.array([1.0, -2.0]))
     for t in range(1, 9):
         state = optimizer.step(recipe, state, np.array([[0.5, -1.0]]))
@@ -88,8 +97,8 @@ def test_the_papers_algorithm_is_plain_gradient_descent():
 def test_replicas_step_alone():
     """A row is the same, whatever the other rows are."""
     gradients = fedldp.source(1).uniform((20, 3, 2)) - 0.4
-    for name in optimizer.OPTIMIZERS:
-        recipe = Recipe(learning_rate=0.1, optimizer=name, alpha=0.1)
+    for optimizer_used in (Adam(0.1), SGD(0.1), NoiseAware()):
+        recipe = Recipe(optimizer_used, alpha=0.1)
         together, alone = State.start(np.zeros((3, 2))), State.start(np.zeros(2))
         for gradient in gradients:
             lengths = np.abs(gradient[:, 0])
@@ -104,30 +113,29 @@ def test_replicas_step_alone():
 
 
 def test_settled_when_every_step_is_shorter():
-    recipe = Recipe(learning_rate=1.0, optimizer="sgd", momentum=0.0, tol=0.1)
+    recipe = Recipe(SGD(1.0, momentum=0.0, tol=0.1))
     state = State.start(np.zeros((2, 1)))
     assert not optimizer.settled(recipe, state)  # nothing has been learned yet
     for step, wanted in (([1, 1], False), ([0.01, 1], False), ([1, 0.1], False), ([1, 0.05], True)):
         state = optimizer.step(recipe, state, np.array(step, float)[:, None])
         assert optimizer.settled(recipe, state) is wanted
     assert not optimizer.settled(
-        Recipe(learning_rate=1.0),
-        optimizer.step(Recipe(learning_rate=1.0), state, np.zeros((2, 1))),
+        Recipe(Adam(1.0)),
+        optimizer.step(Recipe(Adam(1.0)), state, np.zeros((2, 1))),
     )
 
 
-@pytest.mark.parametrize("name", optimizer.OPTIMIZERS)
+@pytest.mark.parametrize("kind", optimizer.OPTIMIZERS)
 @pytest.mark.parametrize("average", [True, False])
-def test_a_replica_that_has_settled_stays(name, average):
+def test_a_replica_that_has_settled_stays(kind, average):
     """As a training of its own it would have ended: neither weights nor average move again."""
-    recipe = Recipe(
-        learning_rate=0.5, optimizer=name, schedule="inverse", tol=0.07, average=average
-    )
+    steps = {} if kind is NoiseAware else {"learning_rate": 0.5, "schedule": "inverse"}
+    recipe = Recipe(kind(**steps, tol=0.07, average=average))
     state, settled = State.start(np.zeros((3, 2))), {}
-    size = 0.02 if name == "noise-aware" else 1.0  # of a gradient: it goes to the minimum at once
+    size = 0.02 if kind is NoiseAware else 1.0  # of a gradient: it goes to the minimum at once
     for gradient in size * (fedldp.source(3).uniform((60, 3, 2)) - 0.5):
         state = optimizer.step(recipe, state, Observed(gradient, 0.01), PRIOR)
-        for r in np.flatnonzero(state.change < recipe.tol):
+        for r in np.flatnonzero(state.change < recipe.optimizer.tol):
             kept = settled.setdefault(int(r), (state.weights[r].copy(), state.average[r].copy()))
             np.testing.assert_array_equal(state.weights[r], kept[0])
             np.testing.assert_array_equal(state.average[r], kept[1])
@@ -146,26 +154,50 @@ def test_a_replica_that_has_settled_stays(name, average):
         ({"learning_rate": -1}, "learning_rate must be"),
         ({"learning_rate": "fast"}, "learning_rate must be .* got 'fast'"),
         ({"learning_rate": True}, "learning_rate must be"),
-        (
-            {"optimizer": "Adam"},
-            r"optimizer must be one of \('adam', 'sgd', 'noise-aware'\); got 'Adam'",
-        ),
         ({"schedule": "cosine"}, "schedule must be one of"),
-        ({"rounds": 0}, "rounds must be"),
         ({"average": None}, "average must be one of"),
         ({"estimator": "mean"}, "estimator must be one of"),
         ({"momentum": 1.0}, "momentum must be a number from 0 to below 1; got 1.0"),
         ({"momentum": -0.1}, "momentum must be"),
         ({"momentum": math.nan}, "momentum must be"),
-        ({"alpha": -1.0}, "alpha must be"),
-        ({"alpha": math.inf}, "alpha must be"),
         ({"tol": math.nan}, "tol must be"),
         ({"tol": None}, "tol must be"),
     ],
 )
+@pytest.mark.parametrize("kind", [Adam, SGD])
+def test_optimizers_that_cannot_be(kind, options, said):
+    with pytest.raises(DomainError, match=said):
+        kind(**({"learning_rate": 0.1} | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"optimizer": "adam"}, r"such as Adam\(learning_rate=0.1\); got 'adam'"),
+        ({"optimizer": Adam()}, "must be a number; got 'auto'. Use Settings.recipe"),
+        ({"rounds": 0}, "rounds must be"),
+        ({"alpha": -1.0}, "alpha must be"),
+        ({"alpha": math.inf}, "alpha must be"),
+    ],
+)
 def test_recipes_that_cannot_be(options, said):
     with pytest.raises(DomainError, match=said):
-        Recipe(**({"learning_rate": 0.1} | options))
+        Recipe(**({"optimizer": Adam(0.1)} | options))
+
+
+def test_what_a_noise_aware_server_does_not_use_cannot_be_written():
+    for name in ("learning_rate", "momentum", "schedule"):
+        with pytest.raises(TypeError, match=name):
+            NoiseAware(**{name: 0.1})
+
+
+def test_files_have_the_steps_of_a_noise_aware_server():
+    """They were written since version 0.2, and identify the job."""
+    recipe = Settings(4.0).recipe(33, 300, 8.0)
+    document = recipe.to_document()
+    assert (document["rate"], document["momentum"]) == (auto_rate(8.0, 33, 300), 0.8)
+    assert Recipe.from_document(document | {"momentum": 0.3}).to_document()["momentum"] == 0.3
+    assert Recipe.from_document(document) == recipe
 
 
 # States as JSON
@@ -174,7 +206,7 @@ def test_recipes_that_cannot_be(options, said):
 def some_state(rounds=3, replicas=2):
     state = State.start(np.zeros((replicas, 2)))
     for gradient in fedldp.source(1).uniform((rounds, replicas, 2)) / 3:
-        state = optimizer.step(Recipe(learning_rate=0.1), state, gradient)
+        state = optimizer.step(Recipe(Adam(0.1)), state, gradient)
     return state
 
 
@@ -262,7 +294,7 @@ def test_an_unknown_estimator():
 def test_any_order_and_any_shards_give_the_same_model(name):
     """Of reports that come one by one, or in packets: the very same bits."""
     plan, task, n = plan_for(3, name), fleet(120, 3), 120
-    weights, recipe = np.array([[0.3, -0.2, 0.1]]), Recipe(learning_rate=0.1)
+    weights, recipe = np.array([[0.3, -0.2, 0.1]]), Recipe(Adam(0.1))
     batches = [task.gradients(weights, slice(i, i + 1)) for i in range(n)]
     rng = fedldp.source(1)
     packets = [plan.report_batches([batch], rng).to_bytes() for batch in batches]
@@ -316,12 +348,12 @@ def test_the_rate_of_a_rule():
 
 
 def test_a_linear_schedule_ends_at_zero():
-    recipe = Recipe(learning_rate=0.2, schedule="linear", rounds=4)
+    recipe = Recipe(Adam(0.2, schedule="linear"), rounds=4)
     assert [recipe.rate_in(t) for t in range(1, 7)] == pytest.approx([0.2, 0.15, 0.1, 0.05, 0, 0])
     assert Recipe.from_document(recipe.to_document()) == recipe
-    assert "rounds" not in Recipe(learning_rate=0.2).to_document()  # as in files of before
+    assert "rounds" not in Recipe(Adam(0.2)).to_document()  # as in files of before
     with pytest.raises(DomainError, match="needs the number of rounds"):
-        Recipe(learning_rate=0.2, schedule="linear").rate_in(1)
+        Recipe(Adam(0.2, schedule="linear")).rate_in(1)
     state = State.start(np.zeros(2))
     for _ in range(4):
         state = optimizer.step(recipe, state, np.array([[1.0, -1.0]]))

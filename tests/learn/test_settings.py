@@ -1,7 +1,7 @@
 """All that can be chosen about a training: the rules, the price, and what is refused."""
 
 import math
-from dataclasses import fields, replace
+from dataclasses import fields
 from fractions import Fraction
 from inspect import signature
 
@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 import fedldp
 from fedldp import Plan, Schema, mechanism
 from fedldp.errors import DomainError
-from fedldp.learn.optimizer import Recipe, auto_group, auto_rate
+from fedldp.learn.optimizer import SGD, Adam, NoiseAware, Recipe, Steps, auto_group, auto_rate
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.settings import PLAN_OPTIONS, Settings
-from fedldp.learn.training import Training
 
 
 def training_of(n=500, d=3, **options):
@@ -27,11 +26,13 @@ def training_of(n=500, d=3, **options):
 
 def test_defaults_are_those_of_a_recipe():
     recipe = Settings(4.0, strategy="sample").recipe(33, 300, 8.0)
-    assert recipe == Recipe(learning_rate=auto_rate(8.0, 33, 300))
-    assert Settings(4.0).recipe(33, 300, 8.0) == replace(recipe, optimizer="noise-aware")
+    rate = auto_rate(8.0, 33, 300)
+    assert recipe == Recipe(Adam(rate))
+    assert Settings(4.0).recipe(33, 300, 8.0) == Recipe(NoiseAware(steps=Steps(rate)))
     falling = Settings(4.0).recipe(33, 300, 8.0, linear=False)
-    assert falling == replace(recipe, schedule="linear", rounds=300)
-    assert Settings(4.0, schedule="sqrt").recipe(33, 300, 8.0, linear=False).rounds is None
+    assert falling == Recipe(Adam(rate, schedule="linear"), rounds=300)
+    other = Settings(4.0, optimizer=Adam(schedule="sqrt"))
+    assert other.recipe(33, 300, 8.0, linear=False) == Recipe(Adam(rate, schedule="sqrt"))
 
 
 def test_directions_unless_a_mechanism_is_named():
@@ -51,30 +52,44 @@ def test_directions_unless_a_mechanism_is_named():
 def test_defaults_are_those_of_a_plan():
     parameters, own = signature(Plan).parameters, Settings(4.0)
     shared = {each.name for each in fields(Settings)} & parameters.keys()
-    assert shared == {"epsilon", "estimator", "mean_length", "fleet", *PLAN_OPTIONS}
+    assert shared == {"epsilon", "mean_length", "fleet", *PLAN_OPTIONS}
     for name in shared - {"epsilon", "mechanism", "strategy", "mean_length"}:
         assert getattr(own, name) == parameters[name].default
-
-
-def test_an_auto_rate_is_resolved_before_a_server_steps():
-    with pytest.raises(DomainError, match=r"must be a number; got 'auto'. Use Settings.recipe"):
-        Training(fleet(50, 3), Settings(4.0, "duchi").plan(3), Recipe(), fedldp.source(1), group=9)
 
 
 def test_every_choice_reaches_the_recipe():
     chosen = {
         "learning_rate": 0.07,
-        "optimizer": "sgd",
         "schedule": "sqrt",
         "momentum": 0.3,
         "average": False,
-        "alpha": 0.2,
         "tol": 0.01,
         "estimator": "horvitz-thompson",
-        "rounds": 77,
     }
-    assert chosen.keys() == {each.name for each in fields(Recipe)}
-    assert Settings(4.0, **chosen).recipe(33, 300, 8.0) == Recipe(**chosen)
+    assert chosen.keys() == {each.name for each in fields(SGD)}
+    settings = Settings(4.0, optimizer=SGD(**chosen), alpha=0.2)
+    assert settings.recipe(33, 300, 8.0) == Recipe(SGD(**chosen), alpha=0.2)
+
+
+def test_the_name_of_an_optimizer_is_short_for_its_defaults():
+    assert Settings(4.0, optimizer="sgd") == Settings(4.0, optimizer=SGD())
+    assert Settings(4.0, optimizer="noise-aware").optimizer == NoiseAware()
+
+
+def test_who_is_surveyed_by_default():
+    """Linear models with a noise-aware server, and networks with directions and Adam."""
+
+    def surveys(linear, **options):
+        return Settings(4.0, **options).survey_for(3, 100_000, linear) is not None
+
+    assert surveys(True)
+    assert surveys(False)
+    assert surveys(False, optimizer=Adam(0.3))
+    assert surveys(True, strategy="sample", optimizer="noise-aware")
+    assert not surveys(True, optimizer="adam")
+    assert not surveys(False, optimizer="sgd")
+    assert not surveys(False, strategy="sample", optimizer="adam")
+    assert not surveys(False, participations=2)
 
 
 def test_every_choice_reaches_the_plan():
@@ -124,9 +139,7 @@ def test_the_group_that_was_chosen():
 
 @pytest.mark.parametrize("replicas", [1, 4])
 def test_a_training_has_what_it_was_given(replicas):
-    settings = Settings(
-        4.0, "duchi", learning_rate=0.5, optimizer="sgd", momentum=0.0, average=False
-    )
+    settings = Settings(4.0, "duchi", optimizer=SGD(0.5, momentum=0.0, average=False))
     spy, start = Spy(60, 2), np.array([0.5, -0.5])
     seen = []
 
@@ -181,13 +194,6 @@ def test_the_price_with_other_k_and_for_study():
         ({"epsilon": "4"}, "epsilon must be"),
         ({"epsilon": 17.0}, "epsilon is at most 16; got 17"),
         ({"epsilon": 0.002, "participations": 3}, "the least is 0.001"),
-        ({"learning_rate": math.nan}, "learning_rate must be .* a positive number; got nan"),
-        ({"learning_rate": 0}, "learning_rate must be"),
-        ({"learning_rate": None}, "learning_rate must be"),
-        (
-            {"learning_rate": "fast"},
-            "learning_rate must be \"auto\" or a positive number; got 'fast'",
-        ),
         ({"group": 0}, 'group must be "auto" or a whole number of at least 1; got 0'),
         ({"group": 1.5}, 'group must be "auto" or a whole number of at least 1; got 1.5'),
         ({"group": "all"}, 'group must be "auto"'),
@@ -198,8 +204,8 @@ def test_the_price_with_other_k_and_for_study():
         ({"mechanism": "gauss"}, "there is no mechanism 'gauss'; choose from"),
         ({"strategy": "all"}, "strategy must be one of"),
         ({"strategy": "cube", "outputs": 5}, "leave study and outputs out"),
-        ({"optimizer": "lbfgs"}, "optimizer must be one of"),
-        ({"momentum": 1.0}, "momentum must be a number from 0 to below 1"),
+        ({"optimizer": "lbfgs"}, r"optimizer must be one of .*, or one with options: Adam\(...\)"),
+        ({"optimizer": SGD}, "optimizer must be one of"),
         ({"bound": 0}, 'bound must be "auto" or a positive number; got 0'),
         ({"bound": math.nan}, 'bound must be "auto" or a positive number; got nan'),
         ({"bound": "1"}, 'bound must be "auto" or a positive number'),

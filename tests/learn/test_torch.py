@@ -14,6 +14,7 @@ from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn import torch as networks
 from fedldp.learn.examples import Arrays, VehicleRows
 from fedldp.learn.objectives import objective
+from fedldp.learn.optimizer import Adam
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 from fedldp.learn.torch import ModuleTask
@@ -238,7 +239,7 @@ def trained(settings, dtype=torch.float32, replicas=1, n=20_000):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_network_learns_without_privacy(dtype):
-    settings = Settings(epsilon=1.0, mechanism=None, group=200, learning_rate=0.2)
+    settings = Settings(epsilon=1.0, mechanism=None, group=200, optimizer=Adam(0.2))
     test, models = trained(settings, dtype)
     assert test.error(models)[0] < 0.05
 
@@ -246,7 +247,7 @@ def test_a_network_learns_without_privacy(dtype):
 def test_a_network_learns_with_privacy_and_each_replica_by_itself():
     # The seeds are fixed. Guessing errs in half; with ten other seeds no example was wrong.
     test, models = trained(
-        Settings(epsilon=4.0, bound=0.3, group=200, learning_rate=0.1), replicas=2
+        Settings(epsilon=4.0, bound=0.3, group=200, optimizer=Adam(0.1)), replicas=2
     )
     assert (test.error(models) < 0.1).all()
     assert (models[0] != models[1]).all()

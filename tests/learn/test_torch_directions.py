@@ -21,6 +21,7 @@ from fedldp.errors import DomainError
 from fedldp.learn import torch as networks
 from fedldp.learn import torch_directions
 from fedldp.learn.examples import VehicleRows
+from fedldp.learn.optimizer import Adam
 from fedldp.learn.settings import Settings
 from fedldp.learn.torch import ModuleTask
 from fedldp.learn.torch_directions import TorchRows
@@ -211,7 +212,7 @@ def ranked_by_torch(monkeypatch):
 def test_a_training_is_the_same_wherever_directions_are_ranked(replicas, several, ranked_by_torch):
     owners = VehicleRows(fedldp.source(6).below(300, 700)) if several else None
     task = task_of(700, vehicle_rows=owners)
-    settings = Settings(epsilon=4.0, learning_rate=0.1, group=130)
+    settings = Settings(epsilon=4.0, optimizer=Adam(0.1), group=130)
     models = []
     for prepare in (lambda: None, ranked_by_torch):
         prepare()
@@ -227,7 +228,7 @@ def test_a_training_is_the_same_wherever_directions_are_ranked(replicas, several
 
 def test_without_privacy_gradients_are_averaged_on_the_device(ranked_by_torch):
     task = task_of(700)
-    settings = Settings(epsilon=4.0, mechanism=None, learning_rate=0.1, group=130)
+    settings = Settings(epsilon=4.0, mechanism=None, optimizer=Adam(0.1), group=130)
     (part,) = settings.plan(task.dimensions).parts
     batch = task.gradients(np.stack([task.start, task.start + 0.1]), slice(None))
 

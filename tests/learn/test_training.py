@@ -1,6 +1,7 @@
 """Algorithm 1: who is asked, the same bits as from reports, replicas, no privacy, study."""
 
 import itertools
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -17,17 +18,19 @@ from fedldp.errors import DataWarning, DomainError
 from fedldp.learn import optimizer
 from fedldp.learn.examples import VehicleRows
 from fedldp.learn.objectives import objective
-from fedldp.learn.optimizer import Recipe, State
+from fedldp.learn.optimizer import SGD, Adam, Recipe, State
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.tasks import Linear
-from fedldp.learn.training import Training
+from fedldp.learn.training import Procedure, Training
 from fedldp.plan.parts import Matrix
 
-PLAIN = Recipe(learning_rate=0.3, optimizer="sgd", momentum=0.0, average=False)
+PLAIN = Recipe(SGD(0.3, momentum=0.0, average=False))
 
 
 def train(task, plan, recipe=PLAIN, seed=1, group=100, **options):
-    return Training(task, plan, recipe, fedldp.source(seed), group=group, **options)
+    names = {each.name for each in fields(Procedure)} & options.keys()
+    procedure = Procedure(plan, recipe, group, **{name: options.pop(name) for name in names})
+    return Training(task, procedure, fedldp.source(seed), **options)
 
 
 # Who is asked
@@ -76,7 +79,7 @@ def test_nobody_is_asked_after_the_end():
 
 def test_it_ends_when_the_model_settles():
     spy = Spy(1000, 2, value=0.6)
-    recipe = Recipe(learning_rate=0.5, optimizer="sgd", schedule="inverse", momentum=0.0, tol=0.1)
+    recipe = Recipe(SGD(0.5, schedule="inverse", momentum=0.0, tol=0.1))
     training = train(spy, NoPrivacy(Schema.vector(2, 1.0)), recipe, group=10)
     seen = list(training)
     wanted = [0.5 / t * 0.6 * np.sqrt(2) for t in range(1, 6)]
@@ -126,9 +129,7 @@ def test_a_group_is_simulated_as_it_would_report(name, mechanism, dtype):
     """Report, parse, tally, step: the same bits, for groups of several chunks."""
     n, at_once = 40_000, 4 * 4096
     task, plan = fleet(n, 3, dtype=dtype), plan_for(3, name, mechanism=mechanism)
-    recipe = Recipe(
-        learning_rate=0.1, estimator="horvitz-thompson" if dtype == np.float32 else "ratio"
-    )
+    recipe = Recipe(Adam(0.1, estimator="horvitz-thompson" if dtype == np.float32 else "ratio"))
     training = train(task, plan, recipe, seed=3, group=n // 2, shuffle=False)
     state, (_, rng) = State.start(np.zeros(3)), stream(3)
     for first in (0, n // 2):
@@ -138,7 +139,9 @@ def test_a_group_is_simulated_as_it_would_report(name, mechanism, dtype):
         ]
         packet = plan.report_batches(batches, rng).to_bytes()
         tally = plan.tally() + plan.parse(packet)
-        state = optimizer.step(recipe, state, optimizer.observed([tally], recipe.estimator))
+        state = optimizer.step(
+            recipe, state, optimizer.observed([tally], recipe.optimizer.estimator)
+        )
         assert training.advance().reports == first + n // 2
         assert training.state.to_json() == state.to_json()
 
@@ -147,9 +150,7 @@ def test_same_seed_same_bits_other_seed_other_noise():
     task, plan = fleet(500, 3), plan_for(3)
     found = []
     for seed in (1, 1, 2):
-        training = train(
-            task, plan, Recipe(learning_rate=0.1), seed=seed, replicas=2, participations=2
-        )
+        training = train(task, plan, Recipe(Adam(0.1)), seed=seed, replicas=2, participations=2)
         list(training)
         found.append(training.state.to_json())
     assert found[0] == found[1] != found[2]
@@ -192,7 +193,7 @@ def test_one_report_of_each_owner():
 def test_replicas_are_single_runs_in_distribution():
     """Kolmogorov-Smirnov on each weight after three rounds; by chance in 3 of 10^6 runs."""
     task, plan, runs = fleet(90, 3), plan_for(3, epsilon=4.0), 250
-    options = {"group": 30, "shuffle": False, "recipe": Recipe(learning_rate=0.3)}
+    options = {"group": 30, "shuffle": False, "recipe": Recipe(Adam(0.3))}
     together = train(task, plan, replicas=runs, **options)
     list(together)
     alone = []
@@ -292,9 +293,7 @@ def test_noise_has_no_bias(mechanism, study, estimator):
     """One step of 150 replicas is the mean clipped gradient: 6 errors, by chance 5 in 10^8."""
     task = fleet(300, 3, "squared")
     plan = Plan(Schema.vector(3, 0.5), 4.0, mechanism=mechanism, study=study)
-    recipe = Recipe(
-        learning_rate=1.0, optimizer="sgd", momentum=0.0, average=False, estimator=estimator
-    )
+    recipe = Recipe(SGD(1.0, momentum=0.0, average=False, estimator=estimator))
     training = train(task, plan, recipe, group=300, replicas=150)
     (progress,) = training
     each = naive("squared", np.zeros((1, 3)), task.examples.features, task.examples.targets)
@@ -338,7 +337,7 @@ def test_a_category_as_a_vector_and_a_seed_as_a_source_are_refused():
         with pytest.raises(DomainError, match="a vector of 1 numbers"):
             train(task, plan)
     with pytest.raises(DomainError, match="Source"):
-        Training(task, plan_for(1), PLAIN, 7, group=5)
+        Training(task, Procedure(plan_for(1), PLAIN, group=5), 7)
 
 
 def test_it_starts_where_it_is_told():

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -13,20 +14,20 @@ from hypothesis import strategies as st
 import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import WireError
-from fedldp.learn.optimizer import Recipe, State
+from fedldp.learn.optimizer import SGD, Adam, Recipe, State
 from fedldp.learn.privacy import NoPrivacy
-from fedldp.learn.training import Training
+from fedldp.learn.training import Procedure, Training
 
 TASK, PLAN = fleet(230, 3), plan_for(3)
 CASES = {
     "plain": {},
-    "settles": {"recipe": Recipe(learning_rate=0.5, optimizer="sgd", schedule="inverse", tol=0.06)},
+    "settles": {"recipe": Recipe(SGD(0.5, schedule="inverse", tol=0.06))},
     "twice": {"participations": 2},
     "replicas": {"replicas": 3, "participations": 2},
     "in order": {"shuffle": False},
     "two of three": {
         "plan": plan_for(3, "two"),
-        "recipe": Recipe(learning_rate=0.1, schedule="sqrt"),
+        "recipe": Recipe(Adam(0.1, schedule="sqrt")),
     },
     "cube": {"plan": plan_for(3, "cube")},
     "no privacy": {"plan": NoPrivacy(Schema.vector(3, 0.5))},
@@ -39,11 +40,13 @@ def training_of(seed=1, **options):
     chosen = {
         "task": TASK,
         "plan": PLAN,
-        "recipe": Recipe(learning_rate=0.2),
+        "recipe": Recipe(Adam(0.2)),
         "group": 20,
     } | options
-    task, plan, recipe = (chosen.pop(key) for key in ("task", "plan", "recipe"))
-    return Training(task, plan, recipe, fedldp.source(seed), **chosen)
+    chosen["plans"], task = chosen.pop("plan"), chosen.pop("task")
+    names = {each.name for each in fields(Procedure)} & chosen.keys()
+    procedure = Procedure(**{name: chosen.pop(name) for name in names})
+    return Training(task, procedure, fedldp.source(seed), **chosen)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -110,8 +113,8 @@ def test_nobody_is_asked_twice(rounds, shuffle):
 OTHER = {
     "plan": {"plan": plan_for(3, epsilon=2.5)},
     "no plan": {"plan": NoPrivacy(Schema.vector(3, 1.0))},
-    "recipe": {"recipe": Recipe(learning_rate=0.2, momentum=0.7)},
-    "learning_rate": {"recipe": Recipe(learning_rate=0.21)},
+    "recipe": {"recipe": Recipe(Adam(0.2, momentum=0.7))},
+    "learning_rate": {"recipe": Recipe(Adam(0.21))},
     "vehicles": {"task": fleet(231, 3)},
     "objective": {"task": fleet(230, 3, "hinge")},
     "group": {"group": 24},
@@ -133,10 +136,10 @@ def test_other_settings_are_refused(name):
 
 
 def test_equal_settings_are_the_same_whatever_their_type():
-    text = training_of(group=20, replicas=2, recipe=Recipe(learning_rate=0.25)).to_json()
+    text = training_of(group=20, replicas=2, recipe=Recipe(Adam(0.25))).to_json()
     numbers = {"group": np.int64(20), "replicas": np.int32(2), "participations": np.uint8(1)}
-    for options in (numbers, {"replicas": 2, "recipe": Recipe(learning_rate=np.float64(0.25))}):
-        other = training_of(**({"recipe": Recipe(learning_rate=0.25)} | options))
+    for options in (numbers, {"replicas": 2, "recipe": Recipe(Adam(np.float64(0.25)))}):
+        other = training_of(**({"recipe": Recipe(Adam(0.25))} | options))
         other.resume(text)
         assert other.to_json() == text
 

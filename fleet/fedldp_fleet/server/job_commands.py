@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from fedldp.cli.options import declared
+from fedldp.cli.options import STEP_OPTIONS, declared, step_options, with_steps
 from fedldp.cli.plans import INPUT, OUTPUT, add, answer_options, check_paper, given, read_schema
 from fedldp.cli.runs import NETWORK, TASKS, chosen_model, network_file_option, network_options
 from fedldp.errors import DomainError
-from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
+from fedldp.learn.optimizer import AUTO
+from fedldp.learn.settings import PAPER_DECIDES, Settings
 from fedldp.mechanisms import mechanism_names
 from fedldp.plan.strategies import PAPER_MECHANISM
 from fedldp.signing import PrivateKey, PublicKey, is_encrypted
@@ -178,11 +179,9 @@ def statistic_command(
 @declared(Settings, "fleet")
 @declared(Settings, "bound")
 @declared(Settings, "group")
-@declared(Settings, "learning_rate", "rate")
+@step_options
 @declared(Settings, "max_iter", "max_rounds")
-@declared(Settings, "tol", "tolerance")
 @declared(Settings, "alpha", "regularization")
-@declared(Settings, "optimizer")
 @declared(Settings, "survey")
 @declared(Settings, "survey_share")
 @schedule_options
@@ -223,14 +222,12 @@ def training_command(
     from fedldp.cli.runs import goal_of
 
     schedule = _schedule(**{each: options.pop(each) for each in _SCHEDULE})
+    stepping = {each: options.pop(each) for each in STEP_OPTIONS}
     if paper:
         check_paper(*(each for each in options if each in PAPER_DECIDES))
         open_options = {each: options[each] for each in options if each not in PAPER_DECIDES}
-        for each in ("tol", "alpha"):
-            if not given(each):
-                open_options.pop(each)
-        for each in ("mean_length", "fleet"):
-            open_options.pop(each)
+        if not given("alpha"):
+            open_options.pop("alpha")
         chosen = mechanism if given("mechanism") else PAPER_MECHANISM
         settings = Settings.paper(epsilon, chosen, **open_options)
     else:
@@ -241,6 +238,8 @@ def training_command(
     columns = read_schema(schema)
     objective = (goal or goal_of(columns[target])).name
     model = work.first_model(objective, columns, target, make, settings.reference)
+    steps = {each: stepping[each] for each in given(*stepping)}
+    settings = with_steps(settings, model.layers is None, **steps)
     job = work.training(name, model, settings, vehicles, schedule, rounds)
     _place(JobFile(job, _public(server)), server, key, output)
 

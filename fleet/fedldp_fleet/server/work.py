@@ -108,7 +108,7 @@ def training(
     if settings.participations > 1:
         raise DomainError("in a fleet each vehicle answers a job once: leave participations out.")
     d, linear = model.dimensions, model.layers is None
-    survey = settings.survey_for(model.numbers, vehicles)
+    survey = settings.survey_for(model.numbers, vehicles, linear)
     clip = settings.clip_for_model(model, survey, vehicles)
     plan = cast(Plan, settings.plan(d, clip.length, clip.mean_length))
     target = settings.target_survey_for(clip, vehicles)

@@ -9,7 +9,7 @@ import numpy as np
 import fedldp
 from fedldp import Category, Plan, Schema
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe
+from fedldp.learn.optimizer import Adam, Recipe
 from fedldp.plan.parts import Matrix
 from fedldp.signing import PrivateKey
 from fedldp_fleet import engine, jobs
@@ -29,7 +29,7 @@ ROWS = Schema.of(speed=(0, 50), load=(0, 1))
 PLAN = Plan(ROWS, 2.0, mechanism="three-outputs", k=1)
 MODEL = Model("logistic", ROWS, Category("late", ["no", "yes"]), [0.0, 0.0, 0.0])
 GRADIENTS = Plan(Schema.vector(3, 1.0), 2.0, mechanism="three-outputs", k=1)
-RECIPE = Recipe(learning_rate=0.2)
+RECIPE = Recipe(Adam(0.2))
 
 
 def statistic(name="spring", wanted=10, schedule=SCHEDULE, **options):

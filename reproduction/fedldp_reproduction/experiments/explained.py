@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from fedldp.learn.objectives import Objective, objective
-from fedldp.learn.optimizer import Recipe
+from fedldp.learn.optimizer import Adam
 from fedldp_reproduction.experiments.duchi import CitedDuchi
 from fedldp_reproduction.experiments.jobs import (
     BOUND,
@@ -22,7 +22,7 @@ SERVERS = {
         "competitor at its best rate"
     ),
     "library": (
-        f"{Recipe.optimizer.title()} with momentum {Recipe.momentum:g}, models averaged, later "
+        f"{Adam.__name__} with momentum {Adam.momentum:g}, models averaged, later "
         "ones with more weight"
     ),
 }

@@ -26,11 +26,11 @@ from fedldp.datasets.dataset import EncodedRows
 from fedldp.learn.examples import Arrays, Rows
 from fedldp.learn.features import FeatureRows, Features, Scaling
 from fedldp.learn.objectives import Objective, objective
-from fedldp.learn.optimizer import auto_group
+from fedldp.learn.optimizer import Adam, auto_group
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.settings import PLAN_OPTIONS, Settings
 from fedldp.learn.tasks import Linear
-from fedldp.learn.training import Training
+from fedldp.learn.training import Procedure, Training
 from fedldp.plan.parts import Matrix
 from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
@@ -226,12 +226,11 @@ def _models(job: Job, train: Linear, random: Source) -> Iterator[Floats]:
     else:
         settings = library_settings(way, job.epsilon, n, d)
         group = settings.group_size(d, n)
+        recipe = settings.recipe(d, -(-n // group), train.objective.distance)
         training = Training(
             train,
-            _gradient_plan(settings, d),
-            settings.recipe(d, -(-n // group), train.objective.distance),
+            Procedure((_gradient_plan(settings, d),), recipe, group),
             random,
-            group=group,
             replicas=job.replicates,
             shuffle=False,  # the order is random already
         )
@@ -251,7 +250,7 @@ def library_settings(way: Way, epsilon: float, vehicles: int, d: int) -> Setting
         **_plan_options(way) | {"mechanism": way.mechanism or None},
         group=auto_group(vehicles, 1 / d),  # as if each vehicle answered one coordinate
         alpha=REGULARIZATION,
-        estimator=way.estimator,
+        optimizer=Adam(estimator=way.estimator),
         reference="last",
     )
 

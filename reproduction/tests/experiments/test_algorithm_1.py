@@ -10,7 +10,7 @@ from scipy import stats
 
 import fedldp
 from fedldp.learn import Arrays, Linear, Settings, objective
-from fedldp.learn.training import Training
+from fedldp.learn.training import Procedure, Training
 from fedldp_reproduction.experiments import algorithm_1
 from fedldp_reproduction.experiments.algorithm_1 import Clipped, Coded, clipped_sums, trained
 from fedldp_reproduction.experiments.duchi import CitedDuchi
@@ -37,17 +37,15 @@ def test_one_model_is_that_of_the_librarys_training(name, mechanism):
     plan = settings.plan(D)
     whole = Training(
         learned,
-        plan,
-        settings.recipe(D, 15, 1.0),
+        Procedure(plan, settings.recipe(D, 15, 1.0), group=200),
         fedldp.source(7),
-        group=200,
         shuffle=False,
     )
     for _ in whole:
         pass
     source = fedldp.source(7).spawn(1)[0]
     source.words(1)  # the order, which is not used
-    answers = Coded(plan.parts[0], settings.estimator)
+    answers = Coded(plan.parts[0], settings.optimizer.estimator)
     found = trained(learned, answers, [0.5], source, group=200, alpha=1e-3)
     assert found == pytest.approx(whole.models, abs=1e-12)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedldp.learn.optimizer import Recipe
+from fedldp.learn.optimizer import Adam
 from fedldp_reproduction.experiments.explained import explained
 from fedldp_reproduction.experiments.material import Shelf
 from fedldp_reproduction.experiments.samples import Sample, Samples, interval
@@ -206,7 +206,7 @@ def test_trained_models_are_those_of_one_server():
     trained = judged("linear-proposed", "linear", samples(BETTER))
     assert "Trained by Algorithm 1: plain SGD, 150 groups, the sum" in trained.evidence
     library = judged("library-proposed", "linear-library", samples(BETTER))
-    assert f"Adam with momentum {Recipe.momentum:g}, models averaged" in library.evidence
+    assert f"Adam with momentum {Adam.momentum:g}, models averaged" in library.evidence
     both = samples({"hm-tp-library": 1.0, "hm-tp": 2.0})
     compared = judged("library-hm-tp", "linear", both)
     assert compared.holds is True

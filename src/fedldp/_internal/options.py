@@ -54,6 +54,28 @@ class OneOf(Rule):
 
 @final
 @dataclass(frozen=True)
+class OneKind(Rule):
+    """An instance of one of some dataclasses, the name of one, or one of some words."""
+
+    kinds: tuple[Any, ...]  # dataclasses, each with a name
+    words: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The words and names."""
+        return (*self.words, *(kind.name for kind in self.kinds))
+
+    def __str__(self) -> str:
+        return f"one of {self.values}, or one with options: {self.kinds[0].__name__}(...)"
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, self.kinds) or (isinstance(value, str) and value in self.words):
+            return value
+        return {kind.name: kind for kind in self.kinds}[self.values[self.values.index(value)]]()
+
+
+@final
+@dataclass(frozen=True)
 class Real(Rule):
     """A finite number from `low` (above it, if `above`) to below `below`, or one of some words."""
 

@@ -1,12 +1,14 @@
 """Options of commands, made from the declarations in the library."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
 import click
 
-from fedldp._internal.options import OneOf, Rule, options
+from fedldp._internal.options import OneKind, OneOf, Rule, options
+from fedldp.learn.optimizer import Adam
+from fedldp.learn.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -34,6 +36,33 @@ def _none(_context: click.Context, _option: click.Parameter, value: str | None) 
     return None if value == "none" else value
 
 
+def step_options(command: Command) -> Command:
+    """Add the options of how a server steps."""
+    for option in (
+        declared(Settings, "optimizer"),
+        declared(Adam, "tol", "tolerance"),
+        declared(Adam, "learning_rate", "rate"),
+    ):
+        command = option(command)
+    return command
+
+
+def with_steps(settings: Settings, linear: bool, **given: Any) -> Settings:
+    """Return settings whose optimizer has the options that were given."""
+    if not given:
+        return settings
+    optimizer: Any = settings.optimizer_for(linear)
+    if "learning_rate" in given and optimizer.needs_prior:
+        raise click.UsageError(
+            "--learning-rate is for adam and sgd, and the server of this model is noise-aware: "
+            "leave it out, or add --optimizer adam."
+        )
+    return replace(settings, optimizer=replace(optimizer, **given))
+
+
+STEP_OPTIONS = ("learning_rate", "tol")
+
+
 def declared(
     kind: type, name: str, *aliases: str, default: Any = _UNSET, **attributes: Any
 ) -> Callable[[Command], Command]:
@@ -51,7 +80,7 @@ def declared(
         given |= {"default": default, "show_default": True}
     if default is False:
         given = {"help": option.help, "is_flag": True}
-    elif isinstance(option.rule, OneOf):
+    elif isinstance(option.rule, OneKind | OneOf):
         given["type"] = click.Choice(["none" if v is None else str(v) for v in option.rule.values])
         if None in option.rule.values:
             given["callback"] = _none

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fedldp import datasets
 from fedldp.cli.completion import offer
-from fedldp.cli.options import declared
+from fedldp.cli.options import STEP_OPTIONS, declared, step_options, with_steps
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -51,7 +51,8 @@ from fedldp.learn.examples import Surveyed
 from fedldp.learn.forecasting import forecast
 from fedldp.learn.model import Model
 from fedldp.learn.objectives import objective
-from fedldp.learn.settings import AUTO, PAPER_DECIDES, Settings
+from fedldp.learn.optimizer import AUTO
+from fedldp.learn.settings import PAPER_DECIDES, Settings
 from fedldp.learn.tasks import Linear
 from fedldp.mechanisms import mechanism_names
 from fedldp.plan.strategies import PAPER_MECHANISM
@@ -119,12 +120,10 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 @declared(Settings, "study")
 @declared(Settings, "bound")
 @declared(Settings, "group")
-@declared(Settings, "learning_rate", "rate")
+@step_options
 @declared(Settings, "max_iter", "max_rounds")
-@declared(Settings, "tol", "tolerance")
 @declared(Settings, "participations")
 @declared(Settings, "alpha", "regularization")
-@declared(Settings, "optimizer")
 @declared(Settings, "survey")
 @declared(Settings, "survey_share")
 @click.option(
@@ -233,6 +232,7 @@ def train_command(
     chosen = {name: value for name, value in options.items() if given(name)}
     if paper:
         check_paper(*(name for name in chosen if name in PAPER_DECIDES))
+    steps = {name: chosen.pop(name) for name in STEP_OPTIONS if name in chosen}
     settings = (Settings.paper if paper else Settings)(
         1.0 if epsilon is None else epsilon,  # without privacy, none is spent
         mechanism if private else None,
@@ -246,6 +246,7 @@ def train_command(
     goal = named or network_goal(data)
     fleet, public = data.split(holdout)
     work, test = (supervised(part, goal, make, seed or 0) for part in (fleet, public))
+    settings = with_steps(settings, work.prior is not None, **steps)
     if vehicles is not None and not only_forecast:
         raise click.UsageError("--vehicles is for --forecast; to train on fewer, give --rows.")
     if only_forecast:
@@ -253,6 +254,7 @@ def train_command(
             raise click.UsageError("--forecast is about the defaults: leave out --paper.")
         if not isinstance(test, Linear) or test.objective.outputs > 1:
             raise click.UsageError("--forecast is for linear, logistic and svm.")
+        chosen["optimizer"] = settings.optimizer
         _forecast(settings, chosen, test, vehicles or len(work), seed, as_json=as_json)
         return
     label = f"{fleet.fingerprint} {seed}"
@@ -290,7 +292,7 @@ def train_command(
         "better_than_base_rate": comparison.beats_base_rate,
         "mechanism": "cube" if settings.strategy == "cube" else settings.mechanism or NO_PRIVACY,
         "strategy": settings.strategy,
-        "optimizer": settings.optimizer_for(linear=work.prior is not None),
+        "optimizer": settings.optimizer_for(linear=work.prior is not None).name,
         "survey": None if training.survey is None else training.survey.kind,
         "survey_reports": training.survey_reports,
         "clipped_share": None if training.clipped is None else training.clipped.share,

@@ -307,7 +307,7 @@ def write_job(folder: Path, work: Work, settings: Settings, gateways: int, name:
         entries |= {**waits, "result": f"state/{start}tally.json"}
     else:
         d, linear = model.dimensions, model.layers is None
-        survey, surveyed = settings.survey_for(model.numbers, total), 0
+        survey, surveyed = settings.survey_for(model.numbers, total, linear), 0
         clip = settings.clip_for_model(model, survey, total)
         made = cast(Plan, settings.plan(d, clip.length, clip.mean_length))
         target, of_target = settings.target_survey_for(clip, total), 0

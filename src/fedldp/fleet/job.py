@@ -408,7 +408,6 @@ def _check_training(job: Job) -> None:
         )
     if job.period is not None:
         raise DomainError("periods are for a statistic: leave period out, or model and recipe.")
-    recipe.rate  # noqa: B018 (refuses one that is not resolved)
     d = len(model.weights)
     if not plan.schema.is_vector(d):
         raise DomainError(

@@ -22,7 +22,7 @@ from fedldp.learn.clipping import ClippedShare
 from fedldp.learn.features import Scaling
 from fedldp.learn.model import Model
 from fedldp.learn.noise_aware import Prior
-from fedldp.learn.optimizer import NOISE_AWARE, Recipe, State, observed, step
+from fedldp.learn.optimizer import Recipe, State, observed, step
 from fedldp.learn.survey import (
     TARGET,
     Limits,
@@ -251,15 +251,15 @@ class Descent:
     def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
         """Return what is known after a step; callers check that it is within bounds."""
         state, prior = learned.state or State.start(np.array(self.model.weights)), None
-        if self.recipe.optimizer == NOISE_AWARE:
+        if self.recipe.optimizer.needs_prior:
             prior = Prior.of(learned.model(self.model).features, self.model.goal)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = observed(tallies, self.recipe.estimator)
+            found = observed(tallies, self.recipe.optimizer.estimator)
             return replace(learned, state=step(self.recipe, state, found, prior))
 
     def insight(self, learned: Learned, tallies: Sequence[Tally]) -> Insight:
         """Return how long the mean gradient is, how much of that is noise, and the last step."""
-        found, state = observed(tallies, self.recipe.estimator), learned.state
+        found, state = observed(tallies, self.recipe.optimizer.estimator), learned.state
         d = found.gradient.shape[1]
         last = inf if state is None or not state.round else float(state.change[0])
         rows = lengths(

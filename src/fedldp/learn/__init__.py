@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from fedldp._internal.lazy import attribute_loader
 
 __all__ = [
+    "SGD",
     "Activation",
+    "Adam",
     "Arrays",
     "ChannelMean",
     "Comparison",
@@ -24,11 +26,13 @@ __all__ = [
     "Model",
     "Network",
     "NoPrivacy",
+    "NoiseAware",
     "Objective",
     "Observed",
     "Pool",
     "Prior",
     "Privacy",
+    "Procedure",
     "Recipe",
     "Round",
     "Scaling",
@@ -51,12 +55,12 @@ if TYPE_CHECKING:
     from fedldp.learn.networks import Network
     from fedldp.learn.noise_aware import Observed, Prior
     from fedldp.learn.objectives import Objective, objective
-    from fedldp.learn.optimizer import Recipe, State
+    from fedldp.learn.optimizer import SGD, Adam, NoiseAware, Recipe, State
     from fedldp.learn.privacy import NoPrivacy, Privacy
     from fedldp.learn.settings import Settings
     from fedldp.learn.survey import Survey
     from fedldp.learn.tasks import Layered, Linear
-    from fedldp.learn.training import Round, Training
+    from fedldp.learn.training import Procedure, Round, Training
 else:
     # A vault needs only the modules for models and gradients.
     __getattr__ = attribute_loader(
@@ -71,12 +75,12 @@ else:
             "networks": "Network",
             "objectives": "Objective objective",
             "noise_aware": "Observed Prior",
-            "optimizer": "Recipe State",
+            "optimizer": "Adam NoiseAware Recipe SGD State",
             "privacy": "NoPrivacy Privacy",
             "settings": "Settings",
             "survey": "Survey",
             "tasks": "Layered Linear",
-            "training": "Round Training",
+            "training": "Procedure Round Training",
         },
     )
 

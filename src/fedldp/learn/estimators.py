@@ -41,9 +41,9 @@ from fedldp.learn.layers import Activation
 from fedldp.learn.model import LARGEST_WEIGHT
 from fedldp.learn.networks import Network
 from fedldp.learn.objectives import Objective, objective
-from fedldp.learn.optimizer import State
+from fedldp.learn.optimizer import Optimizer, State
 from fedldp.learn.privacy import Privacy
-from fedldp.learn.settings import Settings, paper_options
+from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Layered, Linear, Task
 from fedldp.learn.training import Round, Training
 from fedldp.plan.plan import Plan
@@ -81,8 +81,11 @@ Bounds = tuple[npt.ArrayLike, npt.ArrayLike] | Sequence[Any] | Mapping[str, Any]
 
 _NO_WEIGHTS = np.empty(0)
 
-_OTHERS = ("reference", "rounds")  # of categories; of a training, which knows them
-_CHOICES = [each.name for each in fields(Settings) if each.name not in _OTHERS]
+_CHOICES = [each.name for each in fields(Settings) if each.name != "reference"]
+_OWN_NAMES = {
+    *("bounds", "strict", "random_state", "classes", "target_bounds"),
+    *("hidden_layer_sizes", "activation"),
+}
 
 _BOUNDS = """
     bounds : tuple, list or dict
@@ -217,7 +220,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
 
     scikit-learn requires an explicit signature: it is here, and in no subclass. All parameters
     except `bounds`, `strict` and `random_state` are options of `Settings`, which declares what they
-    mean and validates them in `fit`. `Settings.reference` and `Settings.rounds` are left out.
+    mean and validates them in `fit`. `Settings.reference` is left out.
     """
 
     bounds: Bounds | None = None
@@ -236,14 +239,8 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
     max_iter: int | None = Settings.max_iter
     survey: str | None = Settings.survey
     survey_share: float = Settings.survey_share
-    learning_rate: float | str = Settings.learning_rate
-    optimizer: str = Settings.optimizer
-    schedule: str = Settings.schedule
-    momentum: float = Settings.momentum
-    average: bool = Settings.average
+    optimizer: str | Optimizer = Settings.optimizer
     alpha: float = Settings.alpha
-    tol: float = Settings.tol
-    estimator: str = Settings.estimator
     strict: bool = False
     random_state: int | np.random.RandomState | None = None
     _fits: list[float] = field(init=False, default_factory=list)  # their epsilons, with all clones'
@@ -276,16 +273,16 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         Raises
         ------
         DomainError
-            If an option is given that the paper decides.
+            If an option is invalid.
 
         Examples
         --------
-        >>> LDPLogisticRegression.paper(1.0, bounds=(0, 1)).optimizer
+        >>> LDPLogisticRegression.paper(1.0, bounds=(0, 1)).optimizer.name
         'sgd'
         """
-        choices = paper_options(mechanism, options)
-        del choices["reference"]
-        return cls(epsilon=epsilon, mechanism=mechanism, **choices)
+        own = {name: options.pop(name) for name in _OWN_NAMES if name in options}
+        settings = Settings.paper(epsilon, mechanism, **options)
+        return cls(**own, **{name: getattr(settings, name) for name in _CHOICES})
 
     def __sklearn_clone__(self) -> Self:
         twin = super().__sklearn_clone__()

@@ -20,7 +20,6 @@ from fedldp.learn.networks import LINEAR_LENGTH
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective
 from fedldp.learn.objectives import objective as objective_of
-from fedldp.learn.optimizer import NOISE_AWARE
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 from fedldp.plan.plan import Plan
@@ -231,7 +230,7 @@ def too_few(settings: Settings, encoding: Features, goal: Objective, vehicles: i
     50 vehicles with epsilon = 1 are too few for 2 weights: about 1,100 are needed. Expect ...
     >>> too_few(Settings(1.0), encoding, objective_of("logistic"), 5_000)
     """
-    if not settings.private or settings.optimizer_for() != NOISE_AWARE or goal.outputs > 1:
+    if not settings.private or not settings.optimizer_for().needs_prior or goal.outputs > 1:
         return None
     noisy = partial(_noisy, settings, encoding, goal)
     if noisy(vehicles) <= TOO_NOISY:

@@ -6,9 +6,10 @@ knows: see `fedldp.learn.noise_aware`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast, final
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self, cast, final
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from fedldp._internal.options import (
     checked,
     document,
     option,
-    options,
     validate,
 )
 from fedldp._internal.validation import Floats
@@ -34,8 +34,7 @@ from fedldp.results.estimate import ESTIMATORS, RATIO, means_of_levels
 from fedldp.results.tally import Tally
 from fedldp.vehicle import canonical
 
-NOISE_AWARE = "noise-aware"
-OPTIMIZERS = ("adam", "sgd", NOISE_AWARE)
+AUTO = "auto"
 LINEAR = "linear"
 POWERS = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}  # the rate falls with this power
 SCHEDULES = (*POWERS, LINEAR)
@@ -51,17 +50,108 @@ _SQUARES = 0.999  # Adam's memory of squared gradients
 _TINY = 1e-8  # and what keeps it from dividing by zero
 _NOTHING_KNOWN = 1e30  # the variance of a gradient that nobody has reported: finite, for JSON
 
+_RATE = Real(0, above=True)
 
+
+class Steps(NamedTuple):
+    """The length of steps: its rate, how that falls with the rounds, and what the next one keeps.
+
+    Examples
+    --------
+    >>> Steps(0.1).schedule
+    'constant'
+    """
+
+    rate: float | str
+    schedule: str = "constant"
+    momentum: float = 0.8
+
+
+def _average_option() -> Any:
+    return option(
+        True, OneOf((True, False)), help="Whether the model is an average over the rounds."
+    )
+
+
+def _tol_option() -> Any:
+    return option(0.0, Real(0), help="Stop when the model moves by less in a round.")
+
+
+def _estimator_option() -> Any:
+    return option(
+        RATIO, OneOf(ESTIMATORS), help="How the answers of a group become a mean gradient."
+    )
+
+
+def _rate_option() -> Any:
+    return option(
+        AUTO, Real(0, above=True, words=(AUTO,)), help="The length of a step; auto follows a rule."
+    )
+
+
+def _momentum_option() -> Any:
+    return option(0.8, Real(0, 1), help="How much of the last step the next one keeps.")
+
+
+def _schedule_option() -> Any:
+    return option(
+        AUTO,
+        OneOf((AUTO, *SCHEDULES)),
+        help="How the length of a step falls with the rounds; linear falls to 0 in the last one; "
+        "auto is linear for a network with directions, and constant otherwise.",
+    )
+
+
+class Optimizer(ABC):
+    """How a server steps from the mean gradient of a group. Its options are `Settings.optimizer`.
+
+    Attributes
+    ----------
+    name : str
+        Its name in files and on the command line.
+    needs_prior : bool
+        Whether it is for linear models alone, of which a prior is known.
+    average : bool
+        Whether the model is an average over the rounds, in which round t has the weight t (t + 1).
+    tol : float
+        The training stops when the model moves by less in a round.
+    estimator : str
+        How the answers of a group become a mean gradient.
+    """
+
+    name: ClassVar[str]
+    needs_prior: ClassVar[bool] = False
+
+    average: bool
+    tol: float
+    estimator: str
+
+    @property
+    @abstractmethod
+    def steps(self) -> Steps:
+        """The rate, schedule and momentum, as files name them for every server."""
+
+    @classmethod
+    @abstractmethod
+    def with_steps(cls, steps: Steps, **options: Any) -> Self:
+        """Return it as a file describes it."""
+
+    @abstractmethod
+    def resolve(self, rate: float, schedule: str) -> Self:
+        """Return it with a rate and a schedule, where they are "auto"."""
+
+    @abstractmethod
+    def step(
+        self, recipe: "Recipe", state: "State", observed: Observed, prior: Prior | None
+    ) -> "State":
+        """Return the state after one more group."""
+
+
+@final
 @document()
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How the server makes a step from the mean gradient of a group.
-
-    The default is Adam, with an average over the rounds in which round t has the weight t (t + 1).
-    `Settings` has these options too; `Settings.recipe` returns a recipe whose learning rate is a
-    number. For Algorithm 1 of the paper see `Settings.paper`.
-
-    A noise-aware server does not use `learning_rate`, `schedule` and `momentum`.
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Steps that are divided by the noise that was seen, coordinate by coordinate.
 
     Parameters
     ----------
@@ -74,34 +164,198 @@ class Recipe:
 
     Examples
     --------
-    >>> recipe = Recipe(learning_rate=0.1, optimizer="sgd")
-    >>> recipe.rate, recipe.momentum
+    >>> Adam(learning_rate=0.1).momentum
+    0.8
+    """
+
+    name: ClassVar[str] = "adam"
+
+    learning_rate: float | str = _rate_option()
+    momentum: float = _momentum_option()
+    schedule: str = _schedule_option()
+    average: bool = _average_option()
+    tol: float = _tol_option()
+    estimator: str = _estimator_option()
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    @property
+    def steps(self) -> Steps:
+        """The rate, schedule and momentum."""
+        return Steps(self.learning_rate, self.schedule, self.momentum)
+
+    @classmethod
+    def with_steps(cls, steps: Steps, **options: Any) -> Self:
+        """Return it as a file describes it."""
+        return cls(steps.rate, steps.momentum, steps.schedule, **options)
+
+    def resolve(self, rate: float, schedule: str) -> Self:
+        """Return it with a rate and a schedule, where they are "auto"."""
+        return replace(self, **_resolved(self.learning_rate, rate, self.schedule, schedule))
+
+    def step(
+        self, recipe: "Recipe", state: "State", observed: Observed, prior: Prior | None
+    ) -> "State":
+        """Return the state after one more group."""
+        t, gradient, kept = state.round + 1, observed.gradient, self.momentum
+        rate, momentum = recipe.rate_in(t), _with_momentum(kept, state, gradient)
+        squares = _SQUARES * state.squares + (1 - _SQUARES) * gradient**2
+        scale = np.sqrt(squares / (1 - _SQUARES**t))
+        scale += _TINY
+        move = momentum / scale
+        move *= rate * (1 - kept) / (1 - kept**t)
+        return _moved(self, state, move, momentum, squares)
+
+
+@final
+@document()
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Plain steps along the mean gradient. See `Settings.paper` for Algorithm 1 of the paper.
+
+    Parameters
+    ----------
+    {options}
+
+    Raises
+    ------
+    DomainError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> SGD(learning_rate=0.1, momentum=0.0).average
+    True
+    """
+
+    name: ClassVar[str] = "sgd"
+
+    learning_rate: float | str = _rate_option()
+    momentum: float = _momentum_option()
+    schedule: str = _schedule_option()
+    average: bool = _average_option()
+    tol: float = _tol_option()
+    estimator: str = _estimator_option()
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    @property
+    def steps(self) -> Steps:
+        """The rate, schedule and momentum."""
+        return Steps(self.learning_rate, self.schedule, self.momentum)
+
+    @classmethod
+    def with_steps(cls, steps: Steps, **options: Any) -> Self:
+        """Return it as a file describes it."""
+        return cls(steps.rate, steps.momentum, steps.schedule, **options)
+
+    def resolve(self, rate: float, schedule: str) -> Self:
+        """Return it with a rate and a schedule, where they are "auto"."""
+        return replace(self, **_resolved(self.learning_rate, rate, self.schedule, schedule))
+
+    def step(
+        self, recipe: "Recipe", state: "State", observed: Observed, prior: Prior | None
+    ) -> "State":
+        """Return the state after one more group."""
+        rate = recipe.rate_in(state.round + 1)
+        momentum = _with_momentum(self.momentum, state, observed.gradient)
+        return _moved(self, state, rate * momentum, momentum, state.squares)
+
+
+@final
+@document()
+@dataclass(frozen=True)
+class NoiseAware(Optimizer):
+    """Steps that know their noise, for linear models: see `fedldp.learn.noise_aware`.
+
+    Parameters
+    ----------
+    {options}
+    steps : Steps, optional
+        The rate, schedule and momentum that files have for every server. It does not use them.
+
+    Raises
+    ------
+    DomainError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> NoiseAware(tol=0.01).needs_prior
+    True
+    """
+
+    name: ClassVar[str] = "noise-aware"
+    needs_prior: ClassVar[bool] = True
+
+    average: bool = _average_option()
+    tol: float = _tol_option()
+    estimator: str = _estimator_option()
+    steps: Steps = field(default=Steps(1.0), kw_only=True, repr=False)
+
+    def __post_init__(self) -> None:
+        validate(self)
+
+    @classmethod
+    def with_steps(cls, steps: Steps, **options: Any) -> Self:
+        """Return it as a file describes it."""
+        return cls(**options, steps=steps)
+
+    def resolve(self, rate: float, schedule: str) -> Self:
+        """Return it with a rate and a schedule for files."""
+        return replace(self, steps=Steps(checked(_RATE, "learning_rate", rate), schedule))
+
+    def step(
+        self, recipe: "Recipe", state: "State", observed: Observed, prior: Prior | None
+    ) -> "State":
+        """Return the state after one more group."""
+        return _filter(self, state, observed, prior)
+
+
+OPTIMIZERS: tuple[type[Optimizer], ...] = (Adam, SGD, NoiseAware)
+
+
+def _resolved(rate: float | str, auto_rate: float, schedule: str, auto_schedule: str) -> Any:
+    """Return options of an optimizer, where they are "auto"."""
+    return {
+        "learning_rate": auto_rate if rate == AUTO else rate,
+        "schedule": auto_schedule if schedule == AUTO else schedule,
+    }
+
+
+@final
+@document()
+@dataclass(frozen=True)
+class Recipe:
+    """How the server makes a step from the mean gradient of a group, with all numbers known.
+
+    `Settings.recipe` returns it. It is part of a job, and its documents keep their form.
+
+    Parameters
+    ----------
+    optimizer : Adam, SGD or NoiseAware
+        The optimizer, whose learning rate is a number. Its schedule is constant if it is "auto".
+    {options}
+
+    Raises
+    ------
+    DomainError
+        If an option is invalid.
+
+    Examples
+    --------
+    >>> recipe = Recipe(SGD(learning_rate=0.1))
+    >>> recipe.rate, recipe.optimizer.momentum
     (0.1, 0.8)
     >>> Recipe.from_document(recipe.to_document()) == recipe
     True
     """
 
-    learning_rate: float | str = option(
-        "auto",
-        Real(0, above=True, words=("auto",)),
-        help="The length of a step; auto follows a rule.",
-    )
-    optimizer: str = option("adam", OneOf(OPTIMIZERS), help="How the server steps.")
-    schedule: str = option(
-        "constant",
-        OneOf(SCHEDULES),
-        help="How the length of a step falls with the rounds; linear falls to 0 in the last one.",
-    )
-    momentum: float = option(0.8, Real(0, 1), help="How much of the last step the next one keeps.")
-    average: bool = option(
-        True, OneOf((True, False)), help="Whether the model is an average over the rounds."
-    )
+    optimizer: Optimizer
     alpha: float = option(
         0.0, Real(0), help="The weight of half the squared length of the model in the loss."
-    )
-    tol: float = option(0.0, Real(0), help="Stop when the model moves by less in a round.")
-    estimator: str = option(
-        RATIO, OneOf(ESTIMATORS), help="How the answers of a group become a mean gradient."
     )
     rounds: int | None = option(
         None,
@@ -111,6 +365,19 @@ class Recipe:
 
     def __post_init__(self) -> None:
         validate(self)
+        if not isinstance(self.optimizer, Optimizer):
+            raise DomainError(
+                "the optimizer of a recipe must be one with its options, such as "
+                f"Adam(learning_rate=0.1); got {self.optimizer!r:.80}."
+            )
+        rate = self.optimizer.steps.rate
+        if isinstance(rate, str):
+            raise DomainError(
+                f"the learning_rate of a server must be a number; got {rate!r}. Use "
+                "Settings.recipe, which chooses one."
+            )
+        if self.optimizer.steps.schedule == AUTO:
+            object.__setattr__(self, "optimizer", self.optimizer.resolve(rate, "constant"))
 
     def rate_in(self, number: int) -> float:
         """Return the learning rate of a round.
@@ -123,7 +390,7 @@ class Recipe:
         Returns
         -------
         float
-            The rate, which falls as `schedule` says.
+            The rate, which falls as the schedule says.
 
         Raises
         ------
@@ -132,27 +399,22 @@ class Recipe:
 
         Examples
         --------
-        >>> Recipe(learning_rate=0.2, schedule="sqrt").rate_in(4)
+        >>> Recipe(Adam(learning_rate=0.2, schedule="sqrt")).rate_in(4)
         0.1
-        >>> Recipe(learning_rate=0.2, schedule="linear", rounds=10).rate_in(6)
+        >>> Recipe(Adam(learning_rate=0.2, schedule="linear"), rounds=10).rate_in(6)
         0.1
         """
-        if self.schedule != LINEAR:
-            # That of `Settings` may be "auto", which is constant unless `Settings.recipe` is asked.
-            return float(self.rate / number ** POWERS.get(self.schedule, 0.0))
+        schedule = self.optimizer.steps.schedule
+        if schedule != LINEAR:
+            return float(self.rate / number ** POWERS[schedule])
         if not isinstance(self.rounds, int):
             raise DomainError("a linear schedule needs the number of rounds. Use Settings.recipe.")
         return self.rate * max(0.0, 1 - (number - 1) / self.rounds)
 
     @property
     def rate(self) -> float:
-        """The learning rate as a number; `DomainError` if it is "auto"."""
-        if isinstance(self.learning_rate, str):
-            raise DomainError(
-                f"the learning_rate of a server must be a number; got {self.learning_rate!r}. Use "
-                "Settings.recipe, which chooses one."
-            )
-        return self.learning_rate
+        """The learning rate."""
+        return cast(float, self.optimizer.steps.rate)
 
     def to_document(self) -> dict[str, Any]:
         """Return the recipe as plain values, with the names that files use.
@@ -164,13 +426,22 @@ class Recipe:
 
         Examples
         --------
-        >>> Recipe(learning_rate=0.1).to_document()["rate"]
+        >>> Recipe(Adam(learning_rate=0.1)).to_document()["rate"]
         0.1
         """
-        found = {file: getattr(self, name) for file, name in _IN_FILES.items()}
-        if self.rounds is None:
-            del found["rounds"]  # as files of a version without this entry
-        return found
+        optimizer, steps = self.optimizer, self.optimizer.steps
+        document = {
+            "rate": steps.rate,
+            "optimizer": optimizer.name,
+            "schedule": steps.schedule,
+            "momentum": steps.momentum,
+            "averaging": optimizer.average,
+            "regularization": self.alpha,
+            "tolerance": optimizer.tol,
+            "estimator": optimizer.estimator,
+        }
+        # Files of before have no rounds.
+        return document if self.rounds is None else document | {"rounds": self.rounds}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "Recipe":
@@ -193,18 +464,24 @@ class Recipe:
 
         Examples
         --------
-        >>> Recipe.from_document({"rate": 0.1, "averaging": False}).average
+        >>> Recipe.from_document({"rate": 0.1, "averaging": False}).optimizer.average
         False
         """
-        if "rate" not in document or not document.keys() <= _IN_FILES.keys():
+        if "rate" not in document or not document.keys() <= _ENTRIES.keys():
             raise DomainError(
                 f"recipe must be a table with a rate and no other entries than "
-                f"{', '.join(_IN_FILES)}; got {document!r:.200}."
+                f"{', '.join(_ENTRIES)}; got {document!r:.200}."
             )
-        rules = {file: cast(Rule, options(cls)[name].rule) for file, name in _IN_FILES.items()}
-        rules["rate"] = Real(0, above=True)
-        found = {_IN_FILES[file]: checked(rules[file], file, document[file]) for file in document}
-        return cls(**found)
+        given = {
+            entry: checked(rule, entry, document[entry])
+            for entry, (rule, _) in _ENTRIES.items()
+            if entry in document
+        }
+        value = {entry: default for entry, (_, default) in _ENTRIES.items()} | given
+        (kind,) = (each for each in OPTIMIZERS if each.name == value["optimizer"])
+        steps = Steps(value["rate"], value["schedule"], value["momentum"])
+        common = {name: value[_COMMON[name]] for name in _COMMON}
+        return cls(kind.with_steps(steps, **common), value["regularization"], value["rounds"])
 
     @property
     def digest_text(self) -> str:
@@ -213,16 +490,19 @@ class Recipe:
         return f"Recipe({values})"
 
 
-_IN_FILES = {  # the names in files, which never change, and the options
-    "rate": "learning_rate",
-    "optimizer": "optimizer",
-    "schedule": "schedule",
-    "momentum": "momentum",
-    "averaging": "average",
-    "regularization": "alpha",
-    "tolerance": "tol",
-    "estimator": "estimator",
-    "rounds": "rounds",
+_COMMON = {"average": "averaging", "tol": "tolerance", "estimator": "estimator"}
+_ENTRIES: dict[
+    str, tuple[Rule, Any]
+] = {  # of files, which never change: what is valid, and default
+    "rate": (_RATE, None),
+    "optimizer": (OneOf(tuple(each.name for each in OPTIMIZERS)), Adam.name),
+    "schedule": (OneOf(SCHEDULES), "constant"),
+    "momentum": (Real(0, 1), 0.8),
+    "averaging": (OneOf((True, False)), True),
+    "regularization": (Real(0), 0.0),
+    "tolerance": (Real(0), 0.0),
+    "estimator": (OneOf(ESTIMATORS), RATIO),
+    "rounds": (Whole(1, optional=True), None),
 }
 
 
@@ -426,31 +706,29 @@ def step(
     """
     if not isinstance(observed, Observed):
         observed = Observed(observed)
-    t, gradient = state.round + 1, observed.gradient
-    if recipe.optimizer == NOISE_AWARE:
-        return _filter(recipe, state, observed, prior)
     if recipe.alpha:
-        gradient = gradient + recipe.alpha * state.weights
-    rate = recipe.rate_in(t)
-    kept, squares = recipe.momentum, state.squares
-    momentum = kept * state.momentum + gradient if kept else gradient
-    if recipe.optimizer == "adam":
-        squares = _SQUARES * squares + (1 - _SQUARES) * gradient**2
-        scale = np.sqrt(squares / (1 - _SQUARES**t))
-        scale += _TINY
-        move = momentum / scale
-        move *= rate * (1 - kept) / (1 - kept**t)
-    else:
-        move = rate * momentum
-    weights = state.weights - move
+        gradient = observed.gradient + recipe.alpha * state.weights
+        observed = observed._replace(gradient=gradient)
+    return recipe.optimizer.step(recipe, state, observed, prior)
+
+
+def _with_momentum(kept: float, state: State, gradient: Floats) -> Floats:
+    return kept * state.momentum + gradient if kept else gradient
+
+
+def _moved(
+    optimizer: Optimizer, state: State, move: Floats, momentum: Floats, squares: Floats
+) -> State:
+    """Return the state after a step of Adam or SGD."""
+    t, weights = state.round + 1, state.weights - move
     average = weights
-    if recipe.average:
+    if optimizer.average:
         average = state.average + 3 / (t + 2) * (weights - state.average)
-    change = _changed(recipe, state, move, weights, average)
+    change = _changed(optimizer, state, move, weights, average)
     return State(t, weights, average, momentum, squares, change)
 
 
-def _filter(recipe: Recipe, state: State, observed: Observed, prior: Prior | None) -> State:
+def _filter(optimizer: Optimizer, state: State, observed: Observed, prior: Prior | None) -> State:
     """Return the state after one more step of a noise-aware server."""
     if prior is None:
         raise DomainError(
@@ -460,24 +738,21 @@ def _filter(recipe: Recipe, state: State, observed: Observed, prior: Prior | Non
     t, known = state.round + 1, state.known
     if known is None:
         known = Knowledge.start(prior, len(state.weights))
-    if recipe.alpha:
-        gradient = observed.gradient + recipe.alpha * state.weights
-        observed = observed._replace(gradient=gradient)
-    kept = 1 - 3 / (t + 2) if recipe.average else 0.0
+    kept = 1 - 3 / (t + 2) if optimizer.average else 0.0
     move, known = filtered(prior, known, observed, t, kept)
     weights = state.weights - move
-    average = weights if not recipe.average else kept * state.average + (1 - kept) * weights
-    change = _changed(recipe, state, move, weights, average)
+    average = weights if not optimizer.average else kept * state.average + (1 - kept) * weights
+    change = _changed(optimizer, state, move, weights, average)
     return replace(state, round=t, weights=weights, average=average, change=change, known=known)
 
 
 def _changed(
-    recipe: Recipe, state: State, move: Floats, weights: Floats, average: Floats
+    optimizer: Optimizer, state: State, move: Floats, weights: Floats, average: Floats
 ) -> Floats:
     """Return the length of a step, and undo it in replicas that had settled before."""
     change: Floats = np.sqrt((move * move).sum(axis=1))
-    still = state.change < recipe.tol
-    if recipe.tol and still.any():
+    still = state.change < optimizer.tol
+    if optimizer.tol and still.any():
         weights[still], average[still] = state.weights[still], state.average[still]
         change[still] = state.change[still]
     return change
@@ -485,4 +760,4 @@ def _changed(
 
 def settled(recipe: Recipe, state: State) -> bool:
     """Return whether the last step was shorter than `tol`, in every replica."""
-    return bool((state.change < recipe.tol).all())
+    return bool((state.change < recipe.optimizer.tol).all())

@@ -1,6 +1,6 @@
 """The options of a training, and what follows from them by rule."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from inspect import signature
 from typing import Any, cast, final
@@ -8,7 +8,7 @@ from typing import Any, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.options import OneOf, Real, Whole, document, option, validate
+from fedldp._internal.options import OneKind, OneOf, Real, Whole, document, option, validate
 from fedldp._internal.validation import Floats, Integers, epsilon, reals
 from fedldp.errors import DomainError
 from fedldp.learn.clipping import Clip
@@ -17,10 +17,13 @@ from fedldp.learn.model import Model
 from fedldp.learn.networks import LINEAR_LENGTH
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import (
+    AUTO,
     LINEAR,
-    NOISE_AWARE,
     OPTIMIZERS,
-    SCHEDULES,
+    SGD,
+    Adam,
+    NoiseAware,
+    Optimizer,
     Recipe,
     State,
     auto_aware_group,
@@ -38,7 +41,7 @@ from fedldp.learn.survey import (
     width_of,
 )
 from fedldp.learn.tasks import Task
-from fedldp.learn.training import Training
+from fedldp.learn.training import Procedure, Training
 from fedldp.plan.plan import Plan
 from fedldp.plan.strategies import (
     PAPER_MECHANISM,
@@ -52,7 +55,7 @@ from fedldp.results.estimate import HORVITZ_THOMPSON
 from fedldp.schema.schema import Schema
 from fedldp.vehicle import exact
 
-AUTO, DIRECTIONS = "auto", "directions"
+DIRECTIONS = "directions"
 PAPER_ALPHA = 1e-4  # lambda of the paper's experiments
 PAPER_TOL = 1e-6  # "close enough": the paper gives no number
 
@@ -65,7 +68,7 @@ def _of_plan(name: str) -> Any:
 @final
 @document()
 @dataclass(frozen=True)
-class Settings(Recipe):
+class Settings:
     """The options of a training. They are public, and must not depend on the vehicles' data.
 
     By default a vehicle answers its whole gradient at once, with one of some public directions, and
@@ -76,9 +79,9 @@ class Settings(Recipe):
 
     The server of a linear model with directions is noise-aware by default, and a part of the fleet
     is surveyed first: see `fedldp.learn.noise_aware` and `fedldp.learn.survey`. Otherwise Adam
-    steps. `learning_rate` and `group` are by default those of `auto_rate` and `group_size`. How the
-    server steps is described by `Recipe`; `mechanism`, `k`, `strategy`, `outputs`, `threshold`,
-    `study`, `mean_length` and `fleet` are described by `Plan`.
+    steps. The learning rate and `group` are by default those of `auto_rate` and `group_size`.
+    `mechanism`, `k`, `strategy`, `outputs`, `threshold`, `study`, `mean_length` and `fleet` are
+    described by `Plan`.
 
     Parameters
     ----------
@@ -91,7 +94,7 @@ class Settings(Recipe):
 
     See Also
     --------
-    Recipe : How the server makes a step.
+    Adam, SGD, NoiseAware : How the server makes a step.
     fedldp.Plan : More about `mechanism`, `k`, `strategy`, `outputs`, `threshold` and `study`.
 
     Examples
@@ -173,17 +176,14 @@ class Settings(Recipe):
         help="For directions: the most vehicles that may answer, for which the seed of a report "
         "must suffice.  [default: ten million]",
     )
-    optimizer: str = option(
+    optimizer: str | Optimizer = option(  # noqa: RUF009 (options are frozen)
         AUTO,
-        OneOf((AUTO, *OPTIMIZERS)),
+        OneKind(OPTIMIZERS, (AUTO,)),
         help="How the server steps; auto is noise-aware for a linear model with directions, and "
         "adam otherwise.",
     )
-    schedule: str = option(
-        AUTO,
-        OneOf((AUTO, *SCHEDULES)),
-        help="How the length of a step falls with the rounds; auto is linear for a network with "
-        "directions, which falls to 0 in the last round, and constant otherwise.",
+    alpha: float = option(
+        0.0, Real(0), help="The weight of half the squared length of the model in the loss."
     )
     survey: str | None = option(
         AUTO,
@@ -200,7 +200,17 @@ class Settings(Recipe):
 
     @classmethod
     def paper(
-        cls, epsilon: float, mechanism: str | None = PAPER_MECHANISM, **options: Any
+        cls,
+        epsilon: float,
+        mechanism: str | None = PAPER_MECHANISM,
+        *,
+        learning_rate: float | str = AUTO,
+        group: int | str = "auto",
+        max_iter: int | None = None,
+        tol: float = PAPER_TOL,
+        alpha: float = PAPER_ALPHA,
+        outputs: int | None = None,
+        study: bool = False,
     ) -> "Settings":
         """Return LDP-FedSGD exactly as in the paper: its Algorithm 1 with its Algorithm 6.
 
@@ -217,14 +227,20 @@ class Settings(Recipe):
             The privacy budget of a vehicle.
         mechanism : str or None, default="hm-tp"
             One of the paper's mechanisms.
-        **options : object
-            The options that the paper leaves open: `learning_rate`, `group`, `max_iter`, `tol`,
-            `alpha`, `outputs` and `study`. The paper gives neither the learning rate nor the group
-            size, the tolerance or the largest number of rounds; by default `auto_rate` and
-            `auto_group` choose the first two. With `study=True`, mechanisms are computed in
-            floating point; otherwise by exact tables with `outputs` values, by default 2001 as in
-            the paper. The server adds the gradient of the penalty `alpha`, which depends on no
-            data.
+        learning_rate : float or "auto", default="auto"
+            The length of a step, which the paper leaves open; "auto" is `auto_rate`.
+        group : int or "auto", default="auto"
+            Vehicles in a round, which the paper leaves open; "auto" is `auto_group`.
+        max_iter : int, optional
+            The largest number of rounds. By default, rounds end when no vehicle is left.
+        tol : float, default=1e-6
+            Stop when a step is shorter than this.
+        alpha : float, default=1e-4
+            The weight of the penalty. The server adds its gradient, which depends on no data.
+        outputs : int, optional
+            The number of values of the exact tables; by default 2001, as in the experiments.
+        study : bool, default=False
+            Compute mechanisms in floating point.
 
         Returns
         -------
@@ -234,15 +250,39 @@ class Settings(Recipe):
         Raises
         ------
         DomainError
-            If an option is given that the paper decides.
+            If a parameter is invalid.
 
         Examples
         --------
         >>> settings = Settings.paper(5.0, learning_rate=0.1, group=1000)
-        >>> settings.plan(94).parts[0].k, settings.estimator, settings.optimizer
-        (2, 'horvitz-thompson', 'sgd')
+        >>> settings.plan(94).parts[0].k, settings.optimizer.estimator
+        (2, 'horvitz-thompson')
         """
-        return cls(epsilon, mechanism, **paper_options(mechanism, options))
+        strategy = {}
+        if mechanism is not None:
+            strategy = as_printed(mechanism)
+            outputs = outputs_as_printed(mechanism, outputs, study)
+        return cls(
+            epsilon,
+            mechanism,
+            bound=1.0,
+            outputs=outputs,
+            study=study,
+            group=group,
+            max_iter=max_iter,
+            reference="last",
+            optimizer=SGD(
+                learning_rate,
+                momentum=0.0,
+                schedule="constant",
+                average=False,
+                tol=tol,
+                estimator=HORVITZ_THOMPSON,
+            ),
+            alpha=alpha,
+            survey=None,
+            **{"k": "paper", "strategy": "sample"} | strategy,
+        )
 
     def __post_init__(self) -> None:
         epsilon(self.epsilon)
@@ -313,8 +353,13 @@ class Settings(Recipe):
         >>> Settings(epsilon=4.0).plan_for(task).schema.attributes[0].inputs.length
         0.553
         """
-        clip = self._clip_for_task(task, self.survey_for(task.numbers, len(task)))
+        clip = self._clip_for_task(
+            task, self.survey_for(task.numbers, len(task), task.prior is not None)
+        )
         return self.plan(task.dimensions, clip.length, clip.mean_length)
+
+    def _survey_for_task(self, task: Task) -> Survey | None:
+        return self.survey_for(task.numbers, len(task), task.prior is not None)
 
     def _clip_for_task(self, task: Task, survey: Survey | None) -> Clip:
         """Return where the gradients of a task are clipped, if a survey comes first."""
@@ -483,7 +528,7 @@ class Settings(Recipe):
         found, places = np.unique(chosen, return_inverse=True)
         return [replace(self, epsilon=float(each)) for each in found], places
 
-    def optimizer_for(self, linear: bool = True) -> str:
+    def optimizer_for(self, linear: bool = True) -> Optimizer:
         """Return the optimizer that is used, if it may be "auto".
 
         Parameters
@@ -493,20 +538,28 @@ class Settings(Recipe):
 
         Returns
         -------
-        str
-            One of the optimizers, not "auto".
+        Optimizer
+            The optimizer.
 
         Examples
         --------
         >>> settings = Settings(epsilon=4.0)
-        >>> settings.optimizer_for(), settings.optimizer_for(linear=False)
+        >>> settings.optimizer_for().name, settings.optimizer_for(linear=False).name
         ('noise-aware', 'adam')
         """
-        if self.optimizer != AUTO:
+        if not isinstance(self.optimizer, str):
             return self.optimizer
-        return NOISE_AWARE if linear and self.strategy == DIRECTIONS else "adam"
+        return NoiseAware() if linear and self.strategy == DIRECTIONS else Adam()
 
-    def survey_for(self, numbers: int, vehicles: int) -> Survey | None:
+    def _surveys_by_default(self, linear: bool) -> bool:
+        """Return whether somebody is surveyed if `survey` is "auto"."""
+        if self.participations > 1:
+            return False
+        if self.optimizer_for().needs_prior:
+            return True
+        return not linear and self.strategy == DIRECTIONS and isinstance(self.optimizer, Adam)
+
+    def survey_for(self, numbers: int, vehicles: int, linear: bool = True) -> Survey | None:
         """Return the survey that a part of the fleet answers first.
 
         Parameters
@@ -515,6 +568,8 @@ class Settings(Recipe):
             How many numbers a row has.
         vehicles : int
             The number of vehicles in the fleet.
+        linear : bool, default=True
+            Whether the model is linear.
 
         Returns
         -------
@@ -526,10 +581,9 @@ class Settings(Recipe):
         >>> Settings(epsilon=4.0, survey=None).survey_for(3, vehicles=100_000) is None
         True
         """
-        asked = round(self.survey_share * vehicles)
-        once = self.participations == 1
-        if self.survey == AUTO and not (once and self.optimizer_for() == NOISE_AWARE):
+        if self.survey == AUTO and not self._surveys_by_default(linear):
             return None
+        asked = round(self.survey_share * vehicles)
         epsilon = self.epsilon if self.private else None
         kind = choose(self.survey, numbers, asked, epsilon)
         return None if kind is None else Survey(kind, numbers, epsilon)
@@ -563,8 +617,7 @@ class Settings(Recipe):
 
     def _asked_about_target(self, vehicles: int) -> int:
         """Return how many vehicles of a linear regression are asked about their target."""
-        once = self.participations == 1
-        if self.survey == AUTO and not (once and self.optimizer_for() == NOISE_AWARE):
+        if self.survey == AUTO and not self._surveys_by_default(linear=True):
             return 0
         asked = round(self.target_share * vehicles)
         return asked if self.private and asks_target(self.survey, asked, self.epsilon) else 0
@@ -594,7 +647,7 @@ class Settings(Recipe):
         >>> Settings(1.0).asked_for_gradients(task)
         19200
         """
-        survey = self.survey_for(task.numbers, len(task))
+        survey = self._survey_for_task(task)
         target = self.target_survey_for(self._clip_for_task(task, survey), len(task))
         return len(task) - self.surveyed(survey, target, len(task))
 
@@ -640,7 +693,7 @@ class Settings(Recipe):
         """
         if self.group != "auto":
             return int(self.group)
-        if self.optimizer_for(linear) == NOISE_AWARE:
+        if self.optimizer_for(linear).needs_prior:
             return auto_aware_group(vehicles)
         return auto_group(vehicles, self.plan(dimensions).parts[0].share)
 
@@ -663,16 +716,12 @@ class Settings(Recipe):
         Recipe
             The recipe.
         """
-        options = {each.name: getattr(self, each.name) for each in fields(Recipe)}
-        options["optimizer"] = self.optimizer_for(linear)
-        if self.schedule == AUTO:
-            falls = not linear and self.strategy == DIRECTIONS
-            options["schedule"] = LINEAR if falls else "constant"
-        if options["schedule"] == LINEAR and self.rounds is None:
-            options["rounds"] = rounds
-        if self.learning_rate == "auto":
-            options["learning_rate"] = auto_rate(distance, dimensions, rounds)
-        return Recipe(**options)
+        optimizer = self.optimizer_for(linear)
+        falls = not linear and self.strategy == DIRECTIONS
+        rate = auto_rate(distance, dimensions, rounds)
+        optimizer = optimizer.resolve(rate, LINEAR if falls else "constant")
+        falling = optimizer.steps.schedule == LINEAR
+        return Recipe(optimizer, self.alpha, rounds if falling else None)
 
     def training(
         self,
@@ -725,7 +774,7 @@ class Settings(Recipe):
         if epsilons is not None:
             levels, places = self.levels(epsilons)
         asks = state is None and (self.survey != AUTO or (replicas == 1 and epsilons is None))
-        survey = self.survey_for(task.numbers, len(task)) if asks else None
+        survey = self._survey_for_task(task) if asks else None
         clip = levels[0]._clip_for_task(task, survey)
         target = self.target_survey_for(clip, len(task)) if asks else None
         plans = [each.plan(d, clip.length, clip.mean_length) for each in levels]
@@ -735,24 +784,28 @@ class Settings(Recipe):
         rounds = max(1, -(-asked // group)) * self.participations
         if self.max_iter is not None:
             rounds = min(rounds, self.max_iter)
-        return Training(
-            task,
-            plans,
-            self.recipe(d, rounds + (0 if state is None else state.round), distance, linear),
-            source,
-            group=group,
-            participations=self.participations,
-            max_iter=self.max_iter,
-            replicas=replicas,
-            shuffle=shuffle,
-            start=start,
-            watch=watch,
-            label=label,
+        before = 0 if state is None else state.round
+        procedure = Procedure(
+            tuple(plans),
+            self.recipe(d, rounds + before, distance, linear),
+            group,
+            self.participations,
+            self.max_iter,
             levels=places,
             survey=survey,
             survey_share=self.survey_share,
             target_survey=target,
             target_share=self.target_share,
+        )
+        return Training(
+            task,
+            procedure,
+            source,
+            replicas=replicas,
+            shuffle=shuffle,
+            start=start,
+            watch=watch,
+            label=label,
             state=state,
         )
 
@@ -767,33 +820,17 @@ PLAN_OPTIONS = tuple(  # that a plan for gradients is made with
     and each.name not in ("epsilon", "estimator", *_FOR_DIRECTIONS)
 )
 
-PAPER_DECIDES: Mapping[str, Any] = {
-    "k": "paper",
-    "strategy": "sample",  # of most mechanisms: see `as_printed`
-    "threshold": Settings.threshold,
-    "bound": 1.0,
-    "participations": Settings.participations,
-    "optimizer": "sgd",
-    "schedule": "constant",
-    "momentum": 0.0,
-    "average": False,
-    "estimator": HORVITZ_THOMPSON,
-    "reference": "last",
-    "survey": None,
-}
-
-
-def paper_options(mechanism: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of LDP-FedSGD as in the paper, completed by those it leaves open.
-
-    >>> paper_options("hm-tp", {"tol": 0.0})["tol"], paper_options("duchi", {})["strategy"]
-    (0.0, 'cube')
-    """
-    if refused := [name for name in given if name in PAPER_DECIDES]:
-        raise DomainError(f"the paper decides {' and '.join(refused)}: leave it out.")
-    strategy = {} if mechanism is None else as_printed(mechanism)
-    found = {"alpha": PAPER_ALPHA, "tol": PAPER_TOL, **PAPER_DECIDES, **strategy, **given}
-    if mechanism is not None:
-        study = bool(found.get("study", False))
-        found["outputs"] = outputs_as_printed(mechanism, found.get("outputs"), study)
-    return found
+# Options of commands that --paper decides.
+PAPER_DECIDES = (
+    "k",
+    "strategy",
+    "threshold",
+    "mean_length",
+    "fleet",
+    "bound",
+    "participations",
+    "optimizer",
+    "reference",
+    "survey",
+    "survey_share",
+)

@@ -87,7 +87,7 @@ class ModuleTask(Task):
     Examples
     --------
     >>> import fedldp
-    >>> from fedldp.learn.settings import Settings
+    >>> from fedldp.learn import Adam, Settings
     >>> x = fedldp.source(1).uniform((20_000, 1)) * 2 - 1
     >>> y = (x[:, 0] > 0.2).astype(np.int64)
     >>> module = torch.nn.Linear(1, 2, dtype=torch.float64)
@@ -96,7 +96,7 @@ class ModuleTask(Task):
     >>> task = ModuleTask(module, torch.nn.functional.cross_entropy, x, y)
     >>> len(task), task.dimensions, task.kind
     (20000, 4, "{'weight': (2, 1), 'bias': (2,)}")
-    >>> settings = Settings(epsilon=4.0, learning_rate=0.1, group=1000)
+    >>> settings = Settings(epsilon=4.0, optimizer=Adam(0.1), group=1000)
     >>> training = settings.training(task, 1.0, fedldp.source(2), start=task.start)
     >>> *_, last = training
     >>> bool(task.error(training.models)[0] < 0.1)

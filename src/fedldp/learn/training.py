@@ -89,6 +89,73 @@ class Round:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class Procedure:
+    """Who is asked what in a training, and how the server steps.
+
+    `Settings.training` makes it from rules.
+
+    Parameters
+    ----------
+    plans : Plan, NoPrivacy or a sequence of them
+        The plan for a gradient: its schema is `Schema.vector(d, bound)`. With `NoPrivacy`, clipped
+        gradients are averaged without noise. If vehicles choose their own epsilon, give a plan for
+        each; their gradients are weighted by the inverse of their known variance.
+    recipe : Recipe
+        How the server makes a step.
+    group : int
+        The largest number of vehicles in a round.
+    participations : int, default=1
+        How often each vehicle is asked.
+    max_iter : int, optional
+        The largest number of rounds.
+    levels : array-like of int of shape (vehicles,), optional
+        The index of each vehicle's plan, if there are several plans.
+    survey : Survey, optional
+        Asks a share of the vehicles about their numbers first, and not for gradients. The numbers
+        are then scaled by what these vehicles answer.
+    survey_share : float, default=0.1
+        The share of the vehicles that the survey asks.
+    target_survey : Survey, optional
+        Asks other vehicles about the target of a linear regression, and not for gradients. The
+        target is then mapped by what these vehicles answer.
+    target_share : float, default=0.04
+        The share of the vehicles that the survey of the target asks.
+
+    Raises
+    ------
+    DomainError
+        If a value is invalid.
+
+    Examples
+    --------
+    >>> from fedldp.learn.optimizer import SGD
+    >>> Procedure(Plan(Schema.vector(2, 1.0), 2.0), Recipe(SGD(0.1)), group=500).participations
+    1
+    """
+
+    plans: tuple[Plan | NoPrivacy, ...]
+    recipe: Recipe
+    group: int
+    participations: int = 1
+    max_iter: int | None = None
+    levels: npt.ArrayLike | None = None
+    survey: Survey | None = None
+    survey_share: float = 0.1
+    target_survey: Survey | None = None
+    target_share: float = 0.04
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plans", _plans(self.plans))
+        most = 1 if self.max_iter is None else self.max_iter
+        numbers = {"group": self.group, "participations": self.participations, "max_iter": most}
+        for name, number in numbers.items():
+            _check_positive(number, name)
+        if len(self.plans) > 1 and self.levels is None:
+            raise DomainError("several plans need levels, the index of each vehicle's plan.")
+
+
+@final
 class Training:
     """A simulated training: iterate over it to run it round by round.
 
@@ -100,20 +167,10 @@ class Training:
     ----------
     task : Linear or another task
         The model to train, and the data of the vehicles.
-    plan : Plan, NoPrivacy or a sequence of them
-        The plan for a gradient: its schema is `Schema.vector(d, bound)`. With `NoPrivacy`, clipped
-        gradients are averaged without noise. If vehicles choose their own epsilon, give a plan for
-        each; their gradients are weighted by the inverse of their known variance.
-    recipe : Recipe
-        How the server makes a step.
+    procedure : Procedure
+        Who is asked what, and how the server steps.
     source : Source
         The random source.
-    group : int
-        The largest number of vehicles in a round.
-    participations : int, default=1
-        How often each vehicle is asked.
-    max_iter : int, optional
-        The largest number of rounds.
     replicas : int, default=1
         How many trainings to run at once, with the same vehicles and different noise.
     shuffle : bool, default=True
@@ -125,19 +182,6 @@ class Training:
         `Linear(objective, public_examples).loss`.
     label : str, default=""
         A text that identifies the data. A saved training is resumed only with the same label.
-    levels : array-like of int of shape (vehicles,), optional
-        The index of each vehicle's plan, if there are several plans.
-
-    survey : Survey, optional
-        Asks a share of the vehicles about their numbers first, and not for gradients. The numbers
-        are then scaled by what these vehicles answer.
-    survey_share : float, default=0.1
-        The share of the vehicles that the survey asks.
-    target_survey : Survey, optional
-        Asks other vehicles about the target of a linear regression, and not for gradients. The
-        target is then mapped by what these vehicles answer.
-    target_share : float, default=0.04
-        The share of the vehicles that the survey of the target asks.
     state : State, optional
         The state in which another training of the same model has ended, with other vehicles: this
         one begins there.
@@ -166,22 +210,24 @@ class Training:
     --------
     >>> import fedldp
     >>> from fedldp.learn.examples import Arrays
+    >>> from fedldp.learn.optimizer import Adam
     >>> from fedldp.learn.tasks import Linear
     >>> from fedldp.learn.objectives import objective
     >>> x = np.c_[fedldp.source(1).uniform(20_000) * 2 - 1, np.ones(20_000)]
     >>> task = Linear(objective("logistic"), Arrays(x, np.where(x[:, 0] > 0.2, 1.0, -1.0)))
     >>> plan = Plan(Schema.vector(2, bound=1.0), epsilon=2.0, mechanism="near-zero")
-    >>> training = Training(task, plan, Recipe(learning_rate=0.2), fedldp.source(2), group=500)
+    >>> procedure = Procedure(plan, Recipe(Adam(learning_rate=0.2)), group=500)
+    >>> training = Training(task, procedure, fedldp.source(2))
     >>> *_, last = training
     >>> last.number, last.reports, last.bytes, float(last.epsilon)
     (40, 20000, 15000, 2.0)
     >>> slope, intercept = training.models[0]
     >>> print(f"predicts 1 above {-intercept / slope:.1f}")
     predicts 1 above 0.2
-    >>> first = Training(task, plan, Recipe(learning_rate=0.2), fedldp.source(2), group=500)
+    >>> first = Training(task, procedure, fedldp.source(2))
     >>> first.advance().reports
     500
-    >>> second = Training(task, plan, Recipe(learning_rate=0.2), fedldp.source(2), group=500)
+    >>> second = Training(task, procedure, fedldp.source(2))
     >>> second.resume(first.to_json())
     >>> second.advance() == first.advance()
     True
@@ -197,60 +243,47 @@ class Training:
     def __init__(
         self,
         task: Task,
-        plan: Plan | NoPrivacy | Sequence[Plan | NoPrivacy],
-        recipe: Recipe,
+        procedure: Procedure,
         source: Source,
         *,
-        group: int,
-        participations: int = 1,
-        max_iter: int | None = None,
         replicas: int = 1,
         shuffle: bool = True,
         start: Floats | None = None,
         watch: Callable[[Floats], Floats] | None = None,
         label: str = "",
-        levels: npt.ArrayLike | None = None,
-        survey: Survey | None = None,
-        survey_share: float = 0.1,
-        target_survey: Survey | None = None,
-        target_share: float = 0.04,
         state: State | None = None,
     ) -> None:
+        recipe, participations, levels = (
+            procedure.recipe,
+            procedure.participations,
+            procedure.levels,
+        )
         self._task, self._recipe, self._watch, self._label = task, recipe, watch, label
-        recipe.rate  # noqa: B018 (refuses one that is not resolved)
-        self._plans = _plans(plan)
+        self._plans = procedure.plans
         _check_schemas([each.schema for each in self._plans], task.dimensions)
-        whole_numbers = {
-            "the number of vehicles": len(task),
-            "group": group,
-            "participations": participations,
-            "max_iter": 1 if max_iter is None else max_iter,
-            "replicas": replicas,
-        }
-        for name, number in whole_numbers.items():
-            if whole(number, name) < 1:
-                raise DomainError(f"{name} must be at least 1; got {number!r}.")
+        _check_positive(len(task), "the number of vehicles")
+        _check_positive(replicas, "replicas")
         self._passes, self._replicas = whole(participations, ""), whole(replicas, "")
         self._vehicles, self._shuffle = len(task), bool(shuffle)
         self._levels: Integers | None = None  # the place of each vehicle's plan, if they differ
         if levels is not None:
             self._levels = _checked_levels(levels, len(task), self._plans)
-        elif len(self._plans) > 1:
-            raise DomainError("several plans need levels, the index of each vehicle's plan.")
-        self.survey, self.target_survey = survey, target_survey
+        self.survey, self.target_survey = procedure.survey, procedure.target_survey
         self.scaling: Scaling | None = None
         self.clipped: ClippedShare | None = None
         of_numbers = of_target = 0
-        if survey is not None:
+        if self.survey is not None:
             _check_survey(task, replicas, participations, levels)
-            of_numbers = min(self._vehicles - 1, round(survey_share * self._vehicles))
-        if target_survey is not None:
+            of_numbers = min(self._vehicles - 1, round(procedure.survey_share * self._vehicles))
+        if self.target_survey is not None:
             _check_once(replicas, participations, levels)
             rest = self._vehicles - of_numbers - 1
-            of_target = min(rest, round(target_share * self._vehicles))
+            of_target = min(rest, round(procedure.target_share * self._vehicles))
         self._asked_by_survey = of_numbers, of_target
         self.surveyed = of_numbers + of_target
-        self._groups = -(-(self._vehicles - self.surveyed) // whole(group, ""))
+        asked = self._vehicles - self.surveyed
+        self._groups = -(-asked // whole(procedure.group, "group"))
+        max_iter = procedure.max_iter
         everyone = self._groups * self._passes
         self._rounds = everyone if max_iter is None else min(everyone, whole(max_iter, ""))
         self._source = study_source(source).spawn(1)[0]
@@ -270,7 +303,7 @@ class Training:
         self._before = self.state.round  # rounds of trainings that went before
         self._ordered: tuple[int, Integers] | None = None
         self._prior: Prior | None = None
-        if recipe.optimizer == optimizer.NOISE_AWARE:
+        if recipe.optimizer.needs_prior:
             self._prior = task.prior
             if self._prior is None:
                 raise DomainError(
@@ -364,7 +397,7 @@ class Training:
         known = self.state.known
         if known is None:
             return None
-        found: Floats = np.sqrt(known.average if self._recipe.average else known.weights)
+        found: Floats = np.sqrt(known.average if self._recipe.optimizer.average else known.weights)
         target = None if self.scaling is None else self.scaling.target
         return found if target is None else found / target[1]
 
@@ -373,7 +406,7 @@ class Training:
         """Whether the model has settled, all rounds are done, or no vehicle is left."""
         if self._done >= self.rounds:
             return True
-        return self._recipe.tol > 0 and optimizer.settled(self._recipe, self.state)
+        return self._recipe.optimizer.tol > 0 and optimizer.settled(self._recipe, self.state)
 
     def __iter__(self) -> Iterator[Round]:
         while not self.finished:
@@ -462,7 +495,7 @@ class Training:
         return self._observed([(part, n, self._counted(part, batches))])
 
     def _observed(self, levels: list[tuple[Countable, int, npt.NDArray[Any]]]) -> Observed:
-        estimator = self._recipe.estimator
+        estimator = self._recipe.optimizer.estimator
         if self._prior is None:  # nobody needs to know the noise
             return Observed(means_of_levels(levels, estimator))
         return optimizer.observe(levels, estimator)
@@ -597,6 +630,12 @@ class Training:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _check_positive(number: Any, name: str) -> None:
+    """Refuse a number that is no whole number, or below 1."""
+    if whole(number, name) < 1:
+        raise DomainError(f"{name} must be at least 1; got {number!r}.")
+
+
 def _check_survey(
     task: Task, replicas: int, participations: int, levels: npt.ArrayLike | None
 ) -> None:
@@ -615,7 +654,7 @@ def _check_once(replicas: int, participations: int, levels: npt.ArrayLike | None
         )
 
 
-def _plans(plan: Plan | NoPrivacy | Sequence[Plan | NoPrivacy]) -> tuple[Plan | NoPrivacy, ...]:
+def _plans(plan: Any) -> tuple[Plan | NoPrivacy, ...]:
     """Return the plans: one, or one for each level."""
     plans = (plan,) if isinstance(plan, Plan | NoPrivacy) else tuple(plan)
     if not plans or not all(isinstance(each, Plan | NoPrivacy) for each in plans):

@@ -27,7 +27,7 @@ from fedldp.fleet.flower.strategy import LDPFedSGD
 from fedldp.fleet.protocol import Answer
 from fedldp.fleet.server import checkpoint, rounds
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe, State, observed, step
+from fedldp.learn.optimizer import SGD, Adam, Recipe, State, observed, step
 from fedldp.storage import locks
 
 # A job that goes well
@@ -329,7 +329,7 @@ def test_those_who_are_silent_may_still_come(tmp_path):
 
 
 def test_it_ends_when_the_model_settles(tmp_path):
-    recipe = Recipe(learning_rate=0.5, optimizer="sgd", schedule="inverse", momentum=0.0, tol=0.05)
+    recipe = Recipe(SGD(0.5, schedule="inverse", momentum=0.0, tol=0.05))
     job = training(tmp_path, recipe=recipe, rounds=500)
     Network(honest, honest, honest).start(job)
     assert checkpoint.status(job.checkpoint).ended == rounds.SETTLED
@@ -342,10 +342,10 @@ def test_it_ends_when_the_model_settles(tmp_path):
     ("recipe", "said"),
     [
         (
-            Recipe(learning_rate=1e20, optimizer="sgd", momentum=0.0, alpha=1e4),
+            Recipe(SGD(1e20, momentum=0.0), alpha=1e4),
             "use a lower learning rate",
         ),
-        (Recipe(learning_rate=0.1, alpha=1e200), "the numbers cannot be those of a training"),
+        (Recipe(Adam(0.1), alpha=1e200), "the numbers cannot be those of a training"),
     ],
 )
 def test_a_model_beyond_all_bounds_ends_the_job(tmp_path, recipe, said):

@@ -24,7 +24,7 @@ from fedldp.fleet.server.checkpoint import (
 )
 from fedldp.fleet.stages import Descent
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe, State, observed, step
+from fedldp.learn.optimizer import Adam, Recipe, State, observed, step
 from fedldp.storage import locks
 
 PLAN = Plan(Schema.vector(2, 1.0), 2.0, mechanism="three-outputs", k=1)
@@ -50,7 +50,7 @@ def question(number=1, gateway="7", n=10):
 
 def gradients(recipe=None, plan=PLAN):
     """Return the only stage of a training."""
-    return Descent((plan,), 3, 10, MODEL, recipe or Recipe(learning_rate=0.1))
+    return Descent((plan,), 3, 10, MODEL, recipe or Recipe(Adam(0.1)))
 
 
 def answer(asked, answered=10, silent=0, seed=1):
@@ -208,7 +208,7 @@ def test_all_is_there_after_the_process_has_gone(path):
 
 
 def test_a_replay_gives_the_state(path, checkpoint):
-    recipe, state = Recipe(learning_rate=0.1, estimator="horvitz-thompson"), State.from_json(START)
+    recipe, state = Recipe(Adam(0.1, estimator="horvitz-thompson")), State.from_json(START)
     for number in (1, 2, 3):
         tally = PLAN.tally()
         for name in ("7", "8"):

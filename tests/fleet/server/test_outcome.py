@@ -17,7 +17,7 @@ from fedldp.fleet.server import checkpoint, rounds
 from fedldp.fleet.server.checkpoint import Counts
 from fedldp.fleet.server.summary import Summary, shortfalls
 from fedldp.fleet.server.watch import EVERY, Watch, ending
-from fedldp.learn.optimizer import Recipe
+from fedldp.learn.optimizer import SGD, Adam, Recipe
 
 
 def broke(question, _):
@@ -114,7 +114,7 @@ def test_when_nobody_is_left_the_reports_so_far_count(tmp_path):
 
 
 def test_a_model_that_settles_early_misses_nobody(tmp_path):
-    recipe = Recipe(learning_rate=0.5, optimizer="sgd", schedule="inverse", momentum=0.0, tol=0.05)
+    recipe = Recipe(SGD(0.5, schedule="inverse", momentum=0.0, tol=0.05))
     job = training(tmp_path, recipe=recipe, rounds=500)
     Network(honest, honest, honest).start(job)
     found = summary(job)
@@ -135,7 +135,7 @@ def test_who_misses_the_deadline_was_silent(tmp_path):
 
 
 def test_a_training_that_leaves_all_bounds_says_so(tmp_path):
-    job = training(tmp_path, recipe=Recipe(learning_rate=0.1, alpha=1e200))
+    job = training(tmp_path, recipe=Recipe(Adam(0.1), alpha=1e200))
     with pytest.raises(FedLDPError):
         Network(honest, honest, honest).start(job)
     found = summary(job)

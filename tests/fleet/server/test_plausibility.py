@@ -15,7 +15,7 @@ from fedldp.fleet.server.process import ServerConfig, _log_end
 from fedldp.fleet.server.rounds import Rounds
 from fedldp.fleet.stages import Collection
 from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Recipe
+from fedldp.learn.optimizer import Adam, Recipe
 
 D, REPORTS, ROUNDS = 20, 400, 5
 PLAN = Plan(Schema.vector(D, 1.0), 2.0, mechanism="three-outputs", k=1)
@@ -74,7 +74,7 @@ def test_a_statistic(tmp_path, caplog, liars, noticed):
 
 
 def training(folder, rounds, plan=PLAN, **options):
-    files, recipe = (folder / "job.db", folder / "model.json"), Recipe(learning_rate=0.1)
+    files, recipe = (folder / "job.db", folder / "model.json"), Recipe(Adam(0.1))
     return Job("training", plan, *files, REPORTS, MODEL, recipe, rounds=rounds, **options)
 
 

@@ -169,7 +169,7 @@ class Rounds:
 
     def _settled(self) -> bool:
         recipe = self.job.recipe
-        if recipe is None or not recipe.tol:
+        if recipe is None or not recipe.optimizer.tol:
             return False
         return (state := self._learned.state) is not None and settled(recipe, state)
 
