@@ -27,6 +27,7 @@ MOST_WAITING_BYTES = 1 << 24  # of messages that nobody has received yet
 MOST_IN_FLIGHT = 1000  # messages that the broker delivers before the first is acknowledged
 
 _READ_BYTES = 1 << 16
+_MOST_AT_ONCE_BYTES = 1 << 20
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK = 0x10, 0x20, 0x30, 0x40
 _SUBSCRIBE, _SUBACK, _UNSUBSCRIBE, _UNSUBACK = 0x82, 0x90, 0xA2, 0xB0
 _PINGREQ, _PINGRESP, _DISCONNECT = 0xC0, 0xD0, 0xE0
@@ -281,22 +282,38 @@ class BrokerConnection:
         if monotonic() - self._sent_at > KEEP_ALIVE_SECONDS / 2:
             self._put(_PINGREQ)
         self._flush()
-        link = self._link()
-        if not (isinstance(link, ssl.SSLSocket) and link.pending()):
-            readable, _, _ = select.select([link], [], [], max(0.0, seconds))
-            if not readable:
-                return
-        data = link.recv(_READ_BYTES)
-        while isinstance(link, ssl.SSLSocket) and (more := link.pending()):
-            data += link.recv(more)
+        data = self._arrived(max(0.0, seconds))
         if not data:
-            raise ConnectionResetError("the broker has closed the connection")
+            return
         self._in += data
         try:
             for kind, body in packets(self._in):
                 self._take(kind, body)
         except (WireError, struct.error, IndexError, UnicodeDecodeError) as error:
             raise ConnectionAbortedError(f"the broker sent what is not MQTT: {error}") from error
+
+    def _arrived(self, seconds: float) -> bytes | bytearray:
+        """Return all that arrives at once: with TLS, each message of the broker comes alone."""
+        link, found = self._link(), bytearray()
+        if not (isinstance(link, ssl.SSLSocket) and link.pending()):
+            waiting = select.poll()
+            waiting.register(link, select.POLLIN)
+            if not waiting.poll(1000 * seconds):
+                return b""
+        link.settimeout(0.0)
+        try:
+            while len(found) < _MOST_AT_ONCE_BYTES:
+                part = link.recv(_READ_BYTES)
+                if not part and not found:
+                    raise ConnectionResetError("the broker has closed the connection")
+                if not part:
+                    break
+                found += part
+        except (BlockingIOError, ssl.SSLWantReadError):
+            pass
+        finally:
+            link.settimeout(PATIENCE_SECONDS)
+        return found
 
     def _wait(self, done: Callable[[], object], what: str) -> None:
         until = monotonic() + self._patience

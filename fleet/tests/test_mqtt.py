@@ -133,11 +133,9 @@ def test_a_broker_that_sends_more_than_was_asked_for_is_left(monkeypatch):
     monkeypatch.setattr(mqtt, "MOST_WAITING_BYTES", 1 << 16)
     body = published(Message("a/b", bytes(10_000)))
     message = b"\x30" + varint(len(body)) + body
-    with listening(CONNECTED, message * 100) as broker:
-        connection = broker.connect("car")
-        with pytest.raises(OSError, match="sends more than was asked for"):
-            connection.subscribe("a/b")
-        connection.close()
+    why = "sends more than was asked for"
+    with listening(CONNECTED, message * 100) as broker, pytest.raises(OSError, match=why):
+        broker.connect("car").subscribe("a/b")
 
 
 def test_the_most_that_a_broker_takes_is_known():

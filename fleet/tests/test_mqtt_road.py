@@ -1,12 +1,13 @@
 """Agents of both distributions over MQTT, with a broker in memory and the real server."""
 
+import asyncio
 import dataclasses
 import random
 from collections import Counter
 
 import pytest
 from brokers import Broker
-from engine_cases import OPERATOR, PLAN, statistic, training
+from engine_cases import OPERATOR, PLAN, new_engine, statistic, training
 from fleet_server import OPEN, running
 from mqtt_cases import LOT, TOPICS, agent_of, end, visit_until_answered, wait_until
 
@@ -14,6 +15,8 @@ from fedldp.results.tally import from_json
 from fedldp_fleet import jobs
 from fedldp_fleet.messages import Offers
 from fedldp_fleet.mqtt import Message
+from fedldp_fleet.server.desk import Desk
+from fedldp_fleet.server.guard import Guard
 from fedldp_fleet.store.base import DONE
 
 ACTS = ("call", "announce", "answer")
@@ -280,3 +283,16 @@ def test_whatever_is_lost_or_repeated_counts_once(server, broker, agents, schedu
         assert server.engine.tally(store, jobs.read_job(job.document), 1).reports == 12
     assert sum(stored.values()) == 12
     assert [agent.spent() for agent in some] == [2] * 12
+
+
+def test_a_desk_that_is_closed_begins_nothing_more(store):
+    """Otherwise a road that still asks would wait for ever, and the server would not end."""
+
+    async def run():
+        desk = Desk(store, new_engine(), Guard())
+        await desk.open()
+        await desk.close()
+        with pytest.raises(ConnectionAbortedError, match="the server ends"):
+            await desk.open_rounds()
+
+    asyncio.run(run())

@@ -77,7 +77,7 @@ class Desk:
         self._running: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._ticking: asyncio.Task[None] | None = None
-        self._is_full = False
+        self._is_full = self._is_closed = False
         self._heard_due = 0.0
         self._trouble: str | None = None
         self._jobs = _Jobs(store)
@@ -149,6 +149,9 @@ class Desk:
     def _wait(self, act: Act, *agents: str, answer: Answer | None = None) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Any] = loop.create_future()
+        if self._is_closed:  # another road may still ask
+            reply.set_exception(ConnectionAbortedError("the server ends"))
+            return reply
         self._waiting.append(_Waiting(act, tuple(filter(None, agents)), answer, reply))
         if self._running is None:
             self._running = loop.create_task(self._work())
@@ -256,7 +259,8 @@ class Desk:
             store.set_value(TROUBLE, trouble)
 
     async def close(self) -> None:
-        """Wait for what has begun."""
+        """Wait for what has begun, and begin nothing more."""
+        self._is_closed = True
         if self._ticking is not None:
             self._ticking.cancel()
         while self._running is not None:

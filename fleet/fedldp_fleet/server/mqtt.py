@@ -107,7 +107,7 @@ class MQTTServer:
                 self._stopped.wait(pause)
 
     def _tell(self, trouble: str) -> None:
-        if trouble != self._trouble:
+        if trouble != self._trouble and not self._stopped.is_set():
             (_LOG.warning if trouble else _LOG.info)(trouble or "the broker can be used again")
         self._trouble = trouble
 
