@@ -26,7 +26,7 @@ FLEET_TESTS := tests/fleet tests/campaigns
 
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full test-minimum test-python test-slow test-torch test-simulation \
+.PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
 	test-accountant test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist solutions mutation clean
@@ -74,6 +74,12 @@ test-c: $(VENV)/wasm.done  ## the vehicle in C: vectors, random plans, ledgers, 
 
 test-c-full: $(VENV)/wasm.done  ## the same with 100,000 random plans, every power cut, and a long fuzzing
 	$(BIN)/pytest -n auto --dist worksteal -m full clients/c/tests
+
+coverage-c: $(VENV)/test.done  ## the lines of the vehicle in C that its tests execute: all of them
+	$(BIN)/python clients/c/coverage.py
+
+figures-c: $(VENV)/test.done  ## the figures in clients/c/README.md: needs make test-c-full before
+	$(BIN)/python clients/c/figures.py clients/c/README.md
 
 test-slow: $(VENV)/test.done  ## what takes too long for every day
 	$(BIN)/pytest -n auto -m slow

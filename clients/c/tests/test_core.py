@@ -1,14 +1,17 @@
 """The core in C draws what `vehicle.py` draws, and refuses what it refuses."""
 
 import ctypes
+import errno
 import hashlib
 import importlib.util
 import json
 import math
+import random
 import re
 from fractions import Fraction
 from unittest import mock
 
+import numpy as np
 import pytest
 from c_vehicle import (
     CODE,
@@ -23,12 +26,17 @@ from c_vehicle import (
     CPlan,
     Row,
     Stream,
+    built,
     bytes_of,
 )
 from full_figures import keep
 from random_plans import EdgeTape, RandomPlans
+from scipy.stats import chi2
 
+import fedldp
 from fedldp import vehicle
+from fedldp.coders import tables
+from fedldp.coders.categories import RandomizedResponse
 from fedldp.plan import compiled
 
 
@@ -215,8 +223,50 @@ def test_every_refused_plan_is_refused(core):
     assert len(on_the_device) - len(passed) >= 70
 
 
+def library_plans(source, count):
+    """Return plans that the library makes: of all strategies and closed mechanisms."""
+    labels = [f"label {i}" for i in range(60)]
+    names = [name for name in fedldp.mechanism_names() if name not in SOLVED]
+    numbers = fedldp.Schema.of(a=(0, 1), b=(-3, 9), c=(0.5, 0.75))
+    mixed = fedldp.Schema.of(a=(0, 1), city=labels, gear=labels[:3])
+    for i in range(count):
+        epsilon, name = source.randint(50, 8000) / 1000, names[i % len(names)]
+        vector = fedldp.Schema.vector(source.randint(1, 40), length=source.choice([1, 2.5]))
+        yield fedldp.Plan(
+            *source.choice([(mixed, epsilon), (numbers, epsilon)]), mechanism=name, k=i % 2 + 1
+        )
+        yield fedldp.Plan(mixed, epsilon, mechanism=name, strategy="split")
+        yield fedldp.Plan(mixed, epsilon, mechanism=name, compact=True)
+        yield fedldp.Plan(numbers, epsilon, mechanism=name, strategy="cube")
+        yield fedldp.Plan(vector, epsilon, mechanism=name, strategy="directions")
+
+
+SOLVED = ("laplace", "optimal", "dominant", "near-zero")  # it has no table; linear programs
+
+
+def refused(core, plans):
+    """Return the plans that the device refuses, or draws without what they cost."""
+    found = []
+    for plan in plans:
+        text = plan.to_json()
+        cost, plan_in_c = vehicle.Plan(text, "9999").epsilon, CPlan.of(core, text)
+        less = cost - Fraction(1, 10**19)
+        if (plan_in_c.check(cost), plan_in_c.check(less)) != (OK, EXPENSIVE):
+            found.append(text)
+    return found
+
+
 def test_no_plan_of_the_library_is_refused(core):
     """The e^epsilon of the device has 160 fraction bits: enough for every plan."""
+    assert refused(core, library_plans(random.Random(6), 8)) == []
+
+
+@pytest.mark.full
+def test_none_of_1000_plans_of_the_library_is_refused(core):
+    assert refused(core, library_plans(random.Random(7), 200)) == []
+
+
+def test_no_random_plan_is_refused(core):
     source = RandomPlans(7)
     for _ in range(300):
         text = source.plan()
@@ -400,6 +450,81 @@ def test_no_reader_changes_the_odds_of_a_cube(core):
     assert [code_of(plan, plan.draw_values(row, data)[1]) for data in words] == [0, 1, 1, 1, 1]
 
 
+def drawn_codes(plan, row, count):
+    """Return how often each code is drawn, with random bytes that are always the same."""
+    source, values = random.Random(12), Row(plan.columns, row)
+    codes = [code_of(plan, plan.draw_values(values, source.randbytes(64))[1]) for _ in range(count)]
+    return np.bincount(codes, minlength=1 << plan.plan.bits)
+
+
+def assert_law(counts, law):
+    """Compare counts with a law by a chi-square test. One of a million seeds would fail."""
+    expected = np.asarray(law) * counts.sum()
+    assert counts[expected == 0].sum() == 0
+    used = expected > 0
+    statistic = ((counts[used] - expected[used]) ** 2 / expected[used]).sum()
+    assert chi2.sf(statistic, used.sum() - 1) > 1e-6
+
+
+@pytest.mark.parametrize("x", [-1.0, 0.13, 1.0])
+def test_the_law_of_a_large_table(core, x):
+    channel = fedldp.mechanism("hm-tp", 4.0).channel(31)
+    entry = {"name": "x", "low": -1.0, "high": 1.0, "missing": 0.0, "size": 1}
+    plan = CPlan.of(core, small_plan(channel.to_document(), entry))
+    law = np.zeros(1 << plan.plan.bits)
+    law[: channel.outputs] = tables.probabilities(channel.letters, channel.table, np.array(x))
+    assert_law(drawn_codes(plan, {"x": x}, 20_000), law)
+
+
+def test_the_law_of_a_large_randomised_response(core):
+    coder = RandomizedResponse.of(3.0, 300)
+    plan = CPlan.of(core, small_plan({**coder.to_document(), "epsilon": "3.0"}, category(300)))
+    law = np.zeros(1 << plan.plan.bits)
+    law[:300], law[7] = coder.other, coder.same
+    assert_law(drawn_codes(plan, {"x": "label 7"}, 20_000), law / law.sum())
+
+
+def test_the_law_of_many_lines(core):
+    """Each direction is as likely, and each answer has the odds of its product."""
+    table = {"kind": "lines", "epsilon": "1.4", "categories": 120, "base": 5, "digits": 3}
+    plan = CPlan.of(core, small_plan({**table, "same": 4, "other": 1}, category(120)))
+    law = np.zeros(1 << plan.plan.bits)
+    for direction in range(31):
+        law[5 * direction : 5 * direction + 5] = 1
+        law[5 * direction + vehicle.line_product(5, 3, direction, 77)] = 4
+    assert_law(drawn_codes(plan, {"x": "label 77"}, 20_000), law / law.sum())
+
+
+@pytest.mark.parametrize("length", [0.3, 1.0])
+def test_the_law_of_directions(core, length):
+    """For one seed, each of the best directions, the others and the null code has its odds."""
+    odds = {"high": 6, "low": 2, "null": 10, "null_input": 18, "best": 2, "directions": 7}
+    part = {"kind": "directions", "epsilon": "1.6", "attributes": [0], "seed_bits": 4, "key": 9}
+    entry = {"name": "x", "low": -1.0, "high": 1.0, "missing": 0.0, "size": 3, "length": 1.0}
+    document = {"format": "fedldp plan 2", "epsilon": "1.6", "schema": [entry], "tables": []}
+    document["parts"] = [{**part, **odds}]
+    plan = CPlan.of(core, vehicle.canonical(document))
+    vector = [length * 0.6, length * -0.8, 0.0]
+    whole = [round(x * vehicle.LENGTH) for x in vector]
+    values, seed = Row(plan.columns, {"x": vector}), 11
+    found = vehicle.products(whole, 7, 9, seed)
+    best = sorted(range(7), key=lambda j: -found[j])[:2]
+    share = min(math.isqrt(sum(x * x for x in whole) << 24), 1 << 32)
+    counts = {True: [0] * 8, False: [0] * 8}  # for the vector, and for the null input
+    for is_itself in counts:
+        rounding = share - 1 if is_itself else share
+        if rounding >= 1 << 32:
+            continue
+        for top in range(32):  # all odds add up to 2^5
+            data = (seed << 28).to_bytes(4, "big") + rounding.to_bytes(4, "big")
+            data += (top << 59).to_bytes(8, "big")
+            code = code_of(plan, plan.draw_values(values, data)[1])
+            assert code >> 3 == seed
+            counts[is_itself][code & 7] += 1
+    assert counts[True] == [*(6 if j in best else 2 for j in range(7)), 10]
+    assert counts[False] == ([2] * 7 + [18] if length < 1 else [0] * 8)
+
+
 def quantiles_module():
     spec = importlib.util.spec_from_file_location("quantiles", FOLDER / "quantiles.py")
     module = importlib.util.module_from_spec(spec)
@@ -429,6 +554,52 @@ def test_the_core_is_short_enough_to_be_audited():
     assert sum(text.count("\n") for text in texts) <= 1300
     assert "malloc" not in "".join(texts)
     assert "__int128" not in "".join(texts)
+
+
+def test_a_plan_of_another_length_is_refused(core):
+    plan = CPlan.of(core, VECTORS["cases"][0]["plan"])
+    assert plan.check() == OK
+    plan.plan.bits += 1
+    assert plan.check() == REFUSED
+
+
+FAKE_KERNEL = """
+#include <errno.h>
+#include <string.h>
+#include <sys/types.h>
+
+int test_results[8], test_calls;
+ssize_t test_getrandom(void *bytes, size_t count, unsigned int flags);
+ssize_t test_getrandom(void *bytes, size_t count, unsigned int flags) {
+  int result = test_results[test_calls++];
+  if (result < 0) errno = -result;
+  if (result > 0) memset(bytes, test_calls, (size_t)result);
+  return flags != 0 || result > (int)count ? -1 : result < 0 ? -1 : result;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("results", "status", "data"),
+    [
+        ([-errno.EINTR, 3, -errno.EINTR, 5], 0, bytes([2] * 3 + [4] * 5)),
+        ([8], 0, bytes([1] * 8)),
+        ([4, -errno.EIO], 1, bytes([1] * 4 + [0] * 4)),
+        ([-errno.ENOSYS], 1, bytes(8)),
+        ([0], 1, bytes(8)),
+    ],
+)
+def test_the_generator_of_linux(results, status, data, tmp_path):
+    """It waits for all bytes, goes on after signals, and says if it fails."""
+    fake = tmp_path / "kernel.c"
+    fake.write_text(FAKE_KERNEL, "ascii")
+    options = ["-shared", "-fPIC", "-Dgetrandom=test_getrandom"]
+    path = built(tmp_path / "linux.so", [FOLDER / "fedldp_linux.c", fake], *options)
+    library = ctypes.CDLL(str(path))
+    (ctypes.c_int * 8).in_dll(library, "test_results")[: len(results)] = results
+    found = (ctypes.c_uint8 * 8)()
+    assert library.fedldp_linux_random(None, found, ctypes.c_size_t(8)) == status
+    assert bytes(found) == data
 
 
 def test_names_and_codes_in_the_header():

@@ -17,9 +17,9 @@ from c_vehicle import (
     OLD,
     REFUSED,
     SILENT,
-    STRICT,
     VECTORS,
     CPlan,
+    built,
 )
 from full_figures import keep
 
@@ -199,6 +199,20 @@ def test_flash_that_does_not_keep_what_is_written(ledgers):
     assert device.answer(1, ROW)[0] == OK
 
 
+def test_flash_whose_programming_fails_is_noticed(ledgers):
+    device = device_of(ledgers, "flash")
+    honest = device.memory.pages[1]
+
+    class Weak(bytearray):
+        def __setitem__(self, place, value):
+            super().__setitem__(place, value ^ 1 if place == 40 else value)
+
+    device.memory.pages[1] = Weak(honest)
+    assert device.answer(1, ROW) == (NO_LEDGER, None)
+    device.memory.pages[1] = honest
+    assert device.answer(1, ROW)[0] == OK
+
+
 @pytest.mark.parametrize("unit", [1, 2, 4, 8, 32])
 def test_units_of_flash_are_programmed_once(ledgers, unit):
     device = Device(ledgers, small_plan(ledgers), FlashMemory(unit=unit))
@@ -338,7 +352,6 @@ def test_a_file_on_a_real_disk(tmp_path):
     """With the operating system's files, and a lock that keeps a second process out."""
     program = tmp_path / "program"
     sources = [*FOLDER.glob("fedldp*.c"), FOLDER / "tests/real_file.c"]
-    command = ["gcc", *STRICT, "-O2", "-o", str(program), *map(str, sources)]
-    subprocess.run(command, check=True)
+    built(program, sources, "-O2")
     done = subprocess.run([str(program)], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "spent 0, stored, spent 5, locked out\n")

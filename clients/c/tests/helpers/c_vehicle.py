@@ -2,7 +2,9 @@
 
 import ctypes
 import json
+import os
 import subprocess
+import tempfile
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -36,6 +38,7 @@ STRICT += ["-pedantic", "-ffp-contract=off", f"-I{FOLDER}"]
 MISSING, UNREADABLE, NUMBER, CODE, TEXT, VECTOR = range(6)
 OK, REFUSED, EXPENSIVE, LIMIT, NO_RANDOM, NO_LEDGER, OLD, SILENT = range(8)
 TEXT_BYTES = 64
+COVERAGE = "FEDLDP_C_COVERAGE"
 
 Random = CFUNCTYPE(c_int, c_void_p, POINTER(c_uint8), c_size_t)
 
@@ -151,8 +154,15 @@ WIDTHS = {"uint8_t": c_uint8, "uint16_t": c_uint16, "uint32_t": c_uint32, "uint6
 
 
 def built(output, sources, *options, compiler="gcc"):
-    """Compile sources with strict warnings, and return the output."""
-    command = [compiler, *STRICT, *options, "-o", str(output), *map(str, sources)]
+    """Compile sources with strict warnings, and return the output.
+
+    If a folder for coverage is given by the environment, the code counts there what is executed.
+    """
+    counted = []
+    if COVERAGE in os.environ:
+        folder = tempfile.mkdtemp(dir=os.environ[COVERAGE])
+        counted = ["--coverage", "-O0", "-fprofile-abs-path", "-dumpdir", f"{folder}/"]
+    command = [compiler, *STRICT, *options, *counted, "-o", str(output), *map(str, sources)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return output
 
