@@ -141,7 +141,7 @@ test-browser: $(VENV)/test.done  ## the interactive page and the live page, in C
 test-monitor: $(VENV)/test.done  ## alert rules, in a real Prometheus that scrapes a real fleet
 	@command -v promtool > /dev/null \
 	  || { echo "needs prometheus and promtool: apt-get install prometheus"; exit 1; }
-	$(BIN)/pytest -m monitor tests/fleet/monitor
+	$(BIN)/pytest -m monitor fleet/tests/test_monitoring.py
 
 # make mutation MUTATE='--area report --sample 0' makes all changes of one area of tools/mutation.toml.
 solutions: $(VENV)/test.done  ## solve again the linear programs whose solutions come with the library
@@ -280,7 +280,7 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml
 	$(PYTHON) -m venv --clear .venv-flower/$*
 	.venv-flower/$*/bin/python -m pip install --quiet --no-deps 'flwr==$*.*'
 	@printf '%s\n' "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
-	  "$(CURDIR)/src" > "$$(echo .venv-flower/$*/lib/python3.*/site-packages)/all-else.pth"
+	  "$(CURDIR)/src" "$(CURDIR)/fleet" "$(CURDIR)/vehicle" > "$$(echo .venv-flower/$*/lib/python3.*/site-packages)/all-else.pth"
 	.venv-flower/$*/bin/python -c \
 	  'import importlib.metadata as m, sys; sys.exit(not m.version("flwr").startswith("$*."))'
 	@touch $@

@@ -326,10 +326,12 @@ def status(settings: Settings) -> tuple[dict[str, Any], list[str]]:
     disk = os.statvfs(settings.folder)
     free = disk.f_bavail * disk.f_frsize
     if free < LEAST_FREE_BYTES:
-        attention.append(f"the disk is full: {free:,} bytes are left.")
+        attention.append(f"the disk is full: less than {LEAST_FREE_BYTES:,} bytes are left.")
     document = {
         "running": running,
         "cap": str(float(settings.cap)),
+        "disk_free": free and 1 << (free.bit_length() - 1),  # rounded: it might depend on data
+        "disk_size": disk.f_blocks * disk.f_frsize,
         **{name: state.get(name) for name in ("since", "last_call", "next_call")},
         **spent,
     }

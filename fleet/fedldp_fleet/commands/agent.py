@@ -192,7 +192,8 @@ def network_command(folder: Path, socket: Path) -> None:
 @agent_group.command("status")
 @_FOLDER
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status_command(folder: Path, as_json: bool) -> None:
+@click.option("--metrics", "as_metrics", is_flag=True, help="Print metrics for Prometheus.")
+def status_command(folder: Path, as_json: bool, as_metrics: bool) -> None:
     """Show what is spent, and whether the agent runs.
 
     The exit status is 1 if anything needs attention.
@@ -200,8 +201,14 @@ def status_command(folder: Path, as_json: bool) -> None:
     \b
     fedldp agent status car
     fedldp agent status car --json
+    fedldp agent status car --metrics > /var/lib/node_exporter/car.prom
     """  # noqa: D301
+    from fedldp_fleet.agent import metrics
+
     document, attention = service.status(Settings.load(folder))
+    if as_metrics:
+        click.echo(metrics.text(document, attention), nl=False)
+        return
     if as_json:
         click.echo(json.dumps(document | {"attention": attention}))
     else:

@@ -5,21 +5,19 @@ import http.client
 import json
 import ssl
 import subprocess
-import sys
 from pathlib import Path
 
+import agent_folder
 import trustme
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from server_process import ServerProcess, free_port, wait_until
 from superlink import Deployment, program
 
-from fedldp.budget import ledger
+from fedldp import Ledger
 from fedldp_fleet.agent import service
 
 APP = Path(__file__).parents[3] / "examples" / "flower-fleet"
-SCHEMA = "format = 2\n[speed]\nlow = 0\nhigh = 50\n[load]\nlow = 0\nhigh = 1\n[late]\n"
-SCHEMA += 'categories = ["no", "yes"]\n'
 
 
 class FlowerRoad(Deployment):
@@ -31,8 +29,6 @@ class FlowerRoad(Deployment):
     def __init__(self, folder, operator):
         super().__init__(folder, nodes=0)
         self.operator = operator
-        operator.public.save(folder / "operator.pub")
-        (folder / "schema.toml").write_text(SCHEMA)
         authority = trustme.CA()
         authority.cert_pem.write_to_path(folder / "ca.crt")
         certificate = authority.issue_cert("127.0.0.1", "fleet.example.org")
@@ -89,26 +85,9 @@ class FlowerRoad(Deployment):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def add_agent(self, name, vehicles, cap="4"):
-        """Make an agent with data and a ledger."""
-        folder = self.folder / name
-        folder.mkdir()
-        rows = (f"{name}-{each},{each % 50},0.5,no\n" for each in range(vehicles))
-        (folder / "rows.csv").write_text("car,speed,load,late\n" + "".join(rows))
-        paths = {"operator": "../operator.pub", "schema": "../schema.toml", "data": "rows.csv"}
-        entries = {"cap": cap, "vehicle": "car", "tick": 0.1} | paths
-        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in entries.items())
-        (folder / service.FILE).write_text("format = 2\n" + text)
-        ledger.create(folder / service.LEDGER)
-        return folder
-
     def start_agent(self, name, *words):
-        with (self.folder / f"{name}.log").open("a") as log:
-            command = [sys.executable, "-m", "fedldp", "agent", "run", str(self.folder / name)]
-            process = subprocess.Popen([*command, *words], stderr=log, start_new_session=True)
-        self.programs[name] = process
-        self.stack.callback(self.stop, process)
-        return process
+        self.programs[name] = agent_folder.start(self.folder / name, *words)
+        self.stack.callback(self.stop, self.programs[name])
 
     def socket(self, name):
         return self.folder / f"{name}.socket"
@@ -136,7 +115,7 @@ class FlowerRoad(Deployment):
 
     def add(self, name, vehicles):
         """Add and start an agent with vehicles, and a node beside it."""
-        self.add_agent(name, vehicles)
+        agent_folder.make(self.folder / name, self.operator, vehicles)
         self.start_agent(name, "--listen", str(self.socket(name)))
         wait_until(self.socket(name).exists)
         number = self.add_node(name, vehicles)
@@ -148,7 +127,5 @@ class FlowerRoad(Deployment):
         return self.run(APP, "-c", f'server="{self.server.path}"')
 
     def spent(self, name):
-        from fedldp import Ledger
-
         with Ledger(self.folder / name / service.LEDGER, 4) as opened:
             return opened.totals()
