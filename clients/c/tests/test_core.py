@@ -525,15 +525,22 @@ def test_the_law_of_directions(core, length):
     assert counts[False] == ([2] * 7 + [18] if length < 1 else [0] * 8)
 
 
-def quantiles_module():
-    spec = importlib.util.spec_from_file_location("quantiles", FOLDER / "quantiles.py")
+def module_at(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
+def test_vectors_of_compiled_plans():
+    """What stands in a header changes only on purpose."""
+    module = module_at(FOLDER / "tests/compiled_vectors.py")
+    kept = json.loads((FOLDER / "tests/compiled.json").read_text("ascii"))
+    assert module.compiled() == kept, "if it was on purpose: run compiled_vectors.py"
+
+
 def test_the_compact_quantiles_are_those_of_the_wire_format():
-    module = quantiles_module()
+    module = module_at(FOLDER / "quantiles.py")
     assert module.source() == (FOLDER / "fedldp_quantiles.c").read_text("ascii")
     arrays = re.findall(r"\] = \{\s*(.*?)\};", module.source(), re.DOTALL)
     bases, steps, tail = ([int(x, 0) for x in array.split(",")] for array in arrays)

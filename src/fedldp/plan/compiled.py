@@ -102,7 +102,7 @@ class CompiledPlan:
 
     @property
     def flash_bytes(self) -> int:
-        """The bytes of all constants on a processor of 32 bits."""
+        """The bytes of all constants on a processor of 32 bits, without gaps between them."""
         return _size(self.plan) + sum(map(_size, _targets(self.plan)))
 
     def to_header(self, name: str = "plan") -> str:
