@@ -212,7 +212,7 @@ def test_samples_know_whether_the_data_are_the_papers(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(runner, "verdicts", lambda measured: seen.append(measured.samples) or ())
     figure = replace(KNOWN.figure("means"), data=("mx", "br"), series=("pm",))
-    data = {"mx": census(tmp_path / "mx", "mx")}
+    data = {"mx": census(tmp_path / "mx", "mx", head="paper = true\n")}
     finished(tmp_path / "runs", (figure,), data=data)
     assert {(sample.panel[:3], sample.stand_in) for sample in seen[0].all} == {
         ("mx:", False),

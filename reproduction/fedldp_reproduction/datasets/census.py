@@ -3,10 +3,14 @@
 Each person belongs to a latent class, and each class has a standing in society. Standing moves
 every trait, more or less, and traits and noise together make the income. So traits hang together as
 they do in a census, a linear model can learn the income from them, and none learns it all.
+
+Incomes of a real census that are scaled by their least and largest value lie near -1: few people
+earn a hundred times the median. In the first two sets they spread over the range; the `skewed` ones
+have longer tails and a bound as far off as that of a real census, and so their incomes lie near -1.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -22,7 +26,8 @@ from fedldp.schema.schema import Schema
 _CHUNK = 1 << 16  # people made at a time
 _STANDING = np.array([-1.0, -0.6, -0.3, 0.0, 0.4, 1.0])  # of each latent class
 _SHARES = np.cumsum([0.2, 0.25, 0.2, 0.15, 0.13, 0.07])  # of the people, up to each class
-_NOISE = 0.6  # of the logarithm of an income
+_NOISE, _LONG_TAIL = 0.6, 1.0  # of the logarithm of an income
+_FAR_OFF = 100  # times as high is the bound of a skewed income
 
 
 @final
@@ -91,6 +96,29 @@ class _Census:
     typical: float  # income a month, of those in the middle of every trait
     most: float  # the public bound of incomes; the few above count as this
     threshold: float  # a public one, above which an income is high
+    noise: float = _NOISE
+
+    def skewed(self) -> "_Census":
+        """Return the census with incomes as skewed as real ones."""
+        about = replace(
+            self.about,
+            name=f"{self.about.name}-skewed",
+            title=f"{self.about.title}, skewed incomes",
+            note=f"{self.about.note} Incomes have a long tail, and their bound is {_FAR_OFF} times "
+            "as high: scaled to [-1, 1] most lie near -1, as real ones do.",
+        )
+        return replace(self, about=about, most=_FAR_OFF * self.most, noise=_LONG_TAIL)
+
+    def with_threshold(self, name: str, threshold: float) -> "_Census":
+        """Return the census with another public threshold of a high income."""
+        about = replace(
+            self.about,
+            name=name,
+            title=f"{self.about.title}, high incomes above {threshold:g}",
+            note=f"{self.about.note} The threshold is {threshold:g} in place of "
+            f"{self.threshold:g}.",
+        )
+        return replace(self, about=about, threshold=threshold)
 
     @property
     def schema(self) -> Schema:
@@ -120,7 +148,7 @@ class _Census:
         for start in range(0, rows, _CHUNK):
             drawn = words.uniform((min(_CHUNK, rows - start), len(self.traits) + 2))
             classes = np.searchsorted(_SHARES[:-1], drawn[:, 0])
-            logarithm = _NOISE * ndtri(drawn[:, 1])
+            logarithm = self.noise * ndtri(drawn[:, 1])
             columns: list[npt.NDArray[np.generic]] = []
             for trait, uniform in zip(self.traits, drawn.T[2:], strict=True):
                 values = trait.draw(classes, uniform)
@@ -196,4 +224,10 @@ MX = _Census(
     threshold=6000,
 )
 
-BRAZIL, MEXICO = (Generated(each.about, each.make) for each in (BR, MX))
+BR_SKEWED, MX_SKEWED = BR.skewed(), MX.skewed()
+
+BR_RICH = BR.with_threshold("br-rich", 3000)
+
+BRAZIL, MEXICO, BRAZIL_SKEWED, MEXICO_SKEWED, BRAZIL_RICH = (
+    Generated(each.about, each.make) for each in (BR, MX, BR_SKEWED, MX_SKEWED, BR_RICH)
+)

@@ -34,6 +34,7 @@ class Download:
     member: str | None = None  # the one file to keep of a tar archive, in any of its folders
     member_sha256: str | None = None
     described: bool = False  # the address gives a description (JSON, of OpenML) with the address
+    verified: bool = True  # whether the address gave the file when it was added
 
     @property
     def path(self) -> Path:
@@ -76,9 +77,10 @@ class Download:
                 transferred = self._transferred(folder, progress)
                 file = transferred if self.member is None else self._member(transferred)
             except requests.RequestException as error:
+                doubt = "" if self.verified else " The address was never verified: it may be wrong."
                 raise DomainError(
-                    f"{self.url} cannot be downloaded: {error}. Nothing was kept. If this machine "
-                    f"is offline, get {self.file} elsewhere and give it with --path."
+                    f"{self.url} cannot be downloaded: {error}. Nothing was kept.{doubt} If this "
+                    f"machine is offline, get {self.file} elsewhere and give it with --path."
                 ) from error
             except (ValueError, *_DAMAGED) as error:
                 pinned = f" Or delete {self.pin}, if the file may have changed."

@@ -7,6 +7,7 @@ what each variable means; bounds and categories in it are public and come from y
     ddi = "ipumsi_00001.xml"        # the codebook: needed for .dat.gz, and read with ipumspy
     target = "income"
     above = 1000                    # if you like: above it, an income is high
+    paper = true                    # only if you know that this is the paper's extract
 
     [attributes.income]
     variable = "INCTOT"
@@ -53,7 +54,8 @@ ABOUT = About(
 )
 
 _PAPER = {(6, 10, 90): "Brazil", (5, 14, 94): "Mexico"}  # numbers, categories, dimensions
-_KEYS = {"title", "data", "ddi", "target", "above", "attributes"}
+_KEYS = {"title", "data", "ddi", "target", "above", "paper", "attributes"}
+_MILLIONS = 4  # of people in each of the paper's extracts, as it says
 
 
 @final
@@ -123,12 +125,14 @@ class _Extract:
         ):
             raise DomainError(
                 "it needs data, target (one of the attributes) and a table [attributes.NAME] for "
-                f"each attribute; title, ddi and above if you like. Got {list(document)}, target "
-                f"{target!r}."
+                f"each attribute; title, ddi, above and paper if you like. Got {list(document)}, "
+                f"target {target!r}."
             )
         above, data, codebook = (document.get(key) for key in ("above", "data", "ddi"))
         if not isinstance(data, str) or not isinstance(codebook, str | None):
             raise DomainError(f"data and ddi must be names of files; got {data!r}, {codebook!r}.")
+        if not isinstance(document.get("paper", False), bool):
+            raise DomainError(f"paper must be true or false; got {document['paper']!r:.60}.")
         if above is not None and not is_real(above):
             raise DomainError(f"above must be a number; got {above!r}.")
         variables = {name: _variable(name, table) for name, table in tables.items()}
@@ -239,6 +243,19 @@ def _variable(name: str, table: Any) -> _Variable:
     if not isinstance(attribute, Number | Category):
         raise DomainError(f"{name!r} must be a number or a category; got {attribute!r:.200}.")
     return _Variable(variable, attribute, places, frozenset(map(str, unknown)))
+
+
+def is_papers(path: Path, data: Dataset, name: str) -> bool:
+    """Return whether an extract counts as the paper's one of a country.
+
+    The paper does not say which years, variables or people it took. An extract of its shape is one
+    of many: it counts if it has about as many people as the paper says, or if its description says
+    so, with `paper = true`.
+    """
+    if country(data) != name:
+        return False
+    asserted: bool = tomllib.loads(path.read_text("utf-8")).get("paper", False)
+    return asserted or round(len(data) / 1e6) == _MILLIONS
 
 
 def country(data: Dataset) -> str | None:

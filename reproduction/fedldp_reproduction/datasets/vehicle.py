@@ -21,6 +21,7 @@ _ROWS, _SIGNALS = 98_528, 100
 _SCALED = 1.0  # the bound of signals in other files: assumed, not known
 _STANDARDISED = 3.0  # the bound of signals divided by their standard deviation
 _TARGETS = ("y", "class", "target", "label")  # what the column of kinds is called in files
+_LIBSVM = (".libsvm", ".svm", ".t", ".scale")
 _DAMAGED = (OSError, EOFError, BadZipFile, zlib.error)  # what NumPy raises for half a file
 
 ABOUT = About(
@@ -43,9 +44,16 @@ DOWNLOAD = Download(
 
 
 def read(path: Path) -> Dataset:
-    """Read an ARFF file, a CSV file with names, or an NPZ file with X, y and maybe device."""
+    """Read an ARFF file, a CSV file with names, one of libsvm, or an NPZ file.
+
+    That of libsvm has the kind and place:value pairs in each line, and an ending such as .libsvm or
+    .t; an NPZ file has X, y and maybe device.
+    """
     devices = None
-    if path.suffix.lower() == ".npz":
+    if path.suffix.lower() in _LIBSVM:
+        bound = _SCALED
+        signals, kinds = _libsvm(path)
+    elif path.suffix.lower() == ".npz":
         bound = _STANDARDISED
         signals, kinds, devices = _npz(path)
     else:
@@ -83,6 +91,37 @@ def _npz(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[An
             f"{path.name} must be an NPZ file with arrays X and y: {error}."
         ) from error
     return signals, kinds, found.get("device")
+
+
+def _libsvm(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return signals and kinds of a file of libsvm; of several kinds the last one is 1.
+
+    SensIT has three kinds, of which the third, noise, is told from the two vehicles.
+    """
+    signals, labels = [], []
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            text = line.partition("#")[0].split()
+            if not text:
+                continue
+            row = np.zeros(_SIGNALS, np.float32)
+            try:
+                label = float(text[0])
+                for pair in text[1:]:
+                    place, value = pair.split(":")
+                    if not 1 <= int(place) <= _SIGNALS:
+                        raise ValueError(f"places are 1 to {_SIGNALS}, not {place}")
+                    row[int(place) - 1] = float(value)
+            except ValueError as error:
+                raise DomainError(
+                    f"{path.name}, line {number}: expected a kind and place:value pairs; {error}."
+                ) from error
+            signals.append(row)
+            labels.append(label)
+    kinds = np.array(labels)
+    if set(labels) == {1.0, 2.0, 3.0}:
+        kinds = np.where(kinds == 3, 1.0, -1.0)
+    return np.array(signals, np.float32).reshape(-1, _SIGNALS), kinds
 
 
 def _text(path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

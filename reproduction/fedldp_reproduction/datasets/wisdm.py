@@ -147,11 +147,11 @@ V2019 = Wisdm(
         rows=790_731,
         dimensions=43,
         note="Not the paper's file, but like it: accelerations of watches, activities A to F, of "
-        "36 users; a CSV file with user, activity, x, y and z. " + _NOTE,
+        "36 users; the archive of UCI, or a CSV file with user, activity, x, y and z. Its "
+        "address could not be verified when it was added. " + _NOTE,
     ),
     [user for user in (*range(1600, 1637), 1641) if user not in (1616, 1629)],
     "ABCDEF",
 )
 
 WISDM = File(V1.about, V1.read_records, DOWNLOAD)
-WISDM_2019 = File(V2019.about, V2019.read_csv)

@@ -155,7 +155,7 @@ def _as_in_paper(data: Dataset) -> Dataset:
 def _is_papers(name: str, data: Dataset, path: Path | None) -> bool:
     """Return whether a file is the one that the paper used, as far as that can be known."""
     if name in _COUNTRIES:
-        return ipums.country(data) == _COUNTRIES[name]
+        return path is not None and ipums.is_papers(path, data, _COUNTRIES[name])
     download = datasets.origin(name).download
     if isinstance(download, Download) and download.member_sha256 is not None:
         return path is None or sha256(path) == download.member_sha256  # what is fetched is checked

@@ -13,11 +13,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+from archives import nested, recordings
 from origins import register
 
 from fedldp import datasets
 from fedldp.errors import DomainError
-from fedldp_reproduction.datasets import wisdm
+from fedldp_reproduction.datasets import wisdm, wisdm_files
 from fedldp_reproduction.datasets.download import Download
 
 CONTENT = bytes(range(256)) * 1000
@@ -273,11 +274,25 @@ def test_what_is_pinned_is_what_the_registry_has():
     assert datasets.origin("flights").download is None
 
 
+def test_the_archive_of_2019_is_kept_as_it_came_first(site):
+    """No checksum is known, and the address was not verified: what fails says so."""
+    address = site.put("/wisdm2019", nested(recordings()))
+    download = replace(wisdm_files.DOWNLOAD_2019, url=address)
+    assert len(datasets.load("wisdm2019", download.fetch())) == 36
+    assert download.pin.read_text("ascii") == sha256(site.pages["/wisdm2019"][0])
+    download.path.unlink()
+    site.put("/wisdm2019", b"another file")
+    with pytest.raises(DomainError, match="did not give the expected file"):
+        download.fetch()
+    with pytest.raises(DomainError, match="The address was never verified: it may be wrong"):
+        replace(download, url=f"{site.address}/gone").fetch()
+
+
 def test_what_is_not_here_says_how_to_get_it():
     with pytest.raises(DomainError, match=r"`fedldp data fetch wisdm`, or give its file"):
         datasets.load("wisdm")
-    with pytest.raises(DomainError, match="wisdm2019 cannot be fetched: get its file yourself"):
-        datasets.fetch("wisdm2019")
+    with pytest.raises(DomainError, match="ipums cannot be fetched: get its file yourself"):
+        datasets.fetch("ipums")
     with pytest.raises(DomainError, match="flights cannot be fetched: it is here"):
         datasets.fetch("flights")
 

@@ -26,7 +26,9 @@ def test_a_made_up_set_is_what_it_promises(name):
 
 
 def test_which_sets_are_made():
-    assert set(MADE) == {"br", "mx", *(each.name for each in gaussian.SETS)}
+    censuses = {"br", "mx", "br-skewed", "mx-skewed", "br-rich"}
+    numbers = {each.name for each in (*gaussian.SETS, *gaussian.CLIPPED)}
+    assert set(MADE) == censuses | numbers
     for name in datasets.names():
         about = datasets.about(name)
         assert about.synthetic == ("SYNTHETIC" in about.title) == (name in MADE)
@@ -51,6 +53,27 @@ def test_gaussian_sets_are_truncated_and_not_clipped(each):
     # A false alarm in 10^6, had the seed not been fixed.
     assert stats.kstest(values.reshape(-1), law.cdf).pvalue > 1e-6
     assert abs(np.corrcoef(values.T) - np.eye(16)).max() < 0.15
+
+
+def test_clipped_gaussian_sets_have_values_at_the_bound():
+    for each in gaussian.CLIPPED:
+        values = each.make(4000, seed=1).matrix()
+        share = stats.norm.sf((1 - float(each.mean)) * 4)
+        assert (values == 1).mean() == pytest.approx(share, abs=0.01)  # of 64,000 values
+        assert values.max() == 1
+
+
+def test_skewed_incomes_lie_near_the_bound():
+    plain, skewed = (census.BR.make(5000, 1), census.BR_SKEWED.make(5000, 1))
+    scaled = [
+        each.schema["income"].inputs.of(each.matrix(slice(None), ("income",)))[:, 0]
+        for each in (plain, skewed)
+    ]
+    assert np.median(scaled[1]) < -0.98 < np.median(scaled[0]) < 0.5
+    assert scaled[1].max() > np.median(scaled[1]) + 0.02  # a long tail
+    assert 0.2 < skewed.matrix(slice(None), ("high_income",)).mean() < 0.6
+    rich = census.BR_RICH.make(5000, 1).matrix(slice(None), ("high_income",)).mean()
+    assert 0.02 < rich < plain.matrix(slice(None), ("high_income",)).mean()
 
 
 def test_the_gaussian_sets_have_the_means_of_the_paper():

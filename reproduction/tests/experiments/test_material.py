@@ -11,7 +11,7 @@ from origins import register
 import fedldp
 from fedldp import datasets
 from fedldp.errors import DomainError
-from fedldp_reproduction.datasets import wisdm
+from fedldp_reproduction.datasets import ipums, wisdm
 from fedldp_reproduction.experiments.material import Shelf, as_arrays, missing
 from fedldp_reproduction.figures import Way
 
@@ -117,9 +117,14 @@ def test_the_papers_vehicle_has_all_its_rows(tmp_path, vehicle_file):
     assert Shelf({"vehicle": tmp_path / "all.npz"}, 1).material("vehicle", 9).is_papers
 
 
-def test_the_papers_censuses_are_known_by_their_shape(tmp_path):
+def test_a_census_is_the_papers_if_it_is_said_or_as_large(tmp_path, monkeypatch):
     for country, other in (("br", "mx"), ("mx", "br")):
         path = census(tmp_path / country, country)
+        assert not Shelf({country: path}, 1).material(country, 9).is_papers  # the shape alone
+        with monkeypatch.context() as patch:
+            patch.setattr(ipums, "_MILLIONS", 0)  # as many as it has, rounded to millions
+            assert Shelf({country: path}, 1).material(country, 9).is_papers
+        path = census(tmp_path / country, country, head="paper = true\n")
         found = Shelf({country: path}, 1).material(country, 9)
         assert found.is_papers
         assert found.about.title == f"{country}: IPUMS, your own extract"
