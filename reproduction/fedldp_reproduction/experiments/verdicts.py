@@ -363,6 +363,34 @@ def _same_order(measured: Measured) -> Judgement:
     )
 
 
+def _same_order_in_pairs(measured: Measured) -> Judgement:
+    """Claim that competitors are in the same order on both data sets of each pair."""
+    samples = measured.samples
+    names = list(dict.fromkeys(each.series for each in samples.all if each.series in _RANKED))
+    pairs = list(zip(samples.panels[::2], samples.panels[1::2], strict=True))
+    places = list(product(pairs, samples.xs, combinations(names, 2)))
+    if not places:
+        return Judgement(None, "nothing was measured in pairs.")
+    risk = RISK / (2 * len(places))
+    changed = []
+    for both, x, (one, other) in places:
+        gaps = [
+            _Comparison("", *(samples.sample(panel, name, x) for name in (one, other))).gap(risk)
+            for panel in both
+        ]
+        if any(a.high < 0 < b.low for a, b in (gaps, gaps[::-1])):
+            told = " and ".join(
+                f"{_percent(gap)} on {panel}" for gap, panel in zip(gaps, both, strict=True)
+            )
+            changed.append(f"{one} against {other} at {x:g}: {told}")
+    evidence = f"{len(changed)} of {len(places)} pairs of competitors change places beyond doubt"
+    return Judgement(
+        False if changed else None,
+        f"{evidence}{': ' if changed else ''}{'; '.join(changed)}.",
+        "The order depends on where the data lie in their range." if changed else "",
+    )
+
+
 def _few_bits(measured: Measured) -> Judgement:
     """Claim that a few bits are close to the least worst-case variance that there can be."""
     epsilon = measured.figure.epsilon
@@ -463,6 +491,23 @@ CLAIMS = {
     "groups-order": Claim(
         "The order of competitors does not depend on the number of groups (not in the paper",
         _same_order,
+        about="any data",
+        one_server=False,
+    ),
+    "truncation-order": Claim(
+        "The order of competitors does not depend on how numbers are truncated (not in the paper",
+        _same_order_in_pairs,
+        about="any data",
+    ),
+    "target-order": Claim(
+        "The order of competitors does not depend on the target (not in the paper",
+        _same_order_in_pairs,
+        about="any data",
+        one_server=False,
+    ),
+    "skewed-order": Claim(
+        "The order of competitors does not change if incomes lie near the bound (not in the paper",
+        _same_order_in_pairs,
         about="any data",
         one_server=False,
     ),

@@ -164,6 +164,17 @@ def test_whether_the_order_depends_on_the_rate():
     assert "0 of 21 pairs" in same.evidence
 
 
+def test_whether_the_order_is_the_same_on_pairs_of_data_sets():
+    first = samples(BETTER, panels=("A",), stand_in=True)
+    same = judged("skewed-order", "means-skewed", first, samples(BETTER, panels=("B",)))
+    assert same.holds is None
+    assert "0 of 42 pairs" in same.evidence
+    turned = BETTER | {"hm": 0.5}
+    found = judged("skewed-order", "means-skewed", first, samples(turned, panels=("B",)))
+    assert found.holds is False
+    assert "hm at 1: -50.0%" in found.evidence
+
+
 def test_other_data_decide_nothing_and_are_named():
     others = samples(BETTER, panels=("SYNTHETIC", "WISDM 2019"), stand_in=True)
     found = judged("means-hm-tp", "means", others)
