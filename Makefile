@@ -103,8 +103,8 @@ test-hostile: $(VENV)/test.done  ## another account of the machine attacks a fle
 	$(BIN)/pytest -m hostile tests/fleet/test_hostile_accounts.py tests/fleet/test_systemd.py \
 	  tests/fleet/test_containers.py
 
-test-deploy: $(VENV)/deploy.done build/deploy/compose.done  ## the files for containers: hadolint, and the schema of Compose
-	$(BIN)/pytest -m deploy tests/tools/test_deploy.py
+test-deploy: $(VENV)/deploy.done build/deploy/compose.done  ## the files in deploy: systemd, hadolint, helm, the schemas of Compose and Kubernetes
+	$(BIN)/pytest -m deploy tests/tools/test_deploy.py fleet/tests/test_deploy.py
 
 test-flower: $(FLOWER:%=.venv-flower/%.done)  ## private Flower apps and the fleet on every supported version of Flower
 	@for version in $(FLOWER); do \
