@@ -99,9 +99,10 @@ test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved 
 test-upgrade: $(VENV)/test.done  ## fleets of earlier versions, and of several at once: needs the history
 	$(BIN)/pytest -m upgrade tests/fleet/test_upgrade.py
 
+# The units run in a systemd that is booted for them: apt-get install systemd-container
 test-hostile: $(VENV)/test.done  ## another account of the machine attacks a fleet: needs root
 	$(BIN)/pytest -m hostile tests/fleet/test_hostile_accounts.py tests/fleet/test_systemd.py \
-	  tests/fleet/test_containers.py
+	  tests/fleet/test_containers.py fleet/tests/test_units.py
 
 test-deploy: $(VENV)/deploy.done build/deploy/compose.done  ## the files in deploy: systemd, hadolint, helm, the schemas of Compose and Kubernetes
 	$(BIN)/pytest -m deploy tests/tools/test_deploy.py fleet/tests/test_deploy.py
