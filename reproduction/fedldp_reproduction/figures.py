@@ -34,6 +34,8 @@ class Way:
     outputs: int | None = None
     server: str = "paper"  # Algorithm 1, the library's own optimizer, or one of two references
     rate: float | str = BEST  # of Algorithm 1, as a multiple of 1/d, or the best of the grid
+    hidden: int = 0  # units of a network with one hidden layer; 0 for a linear model
+    rate_unit: float = 1.0  # by which the rates of the grid are multiplied
     coding: str = "last"  # of categories: the label without a feature, as for `Features`
 
     def __post_init__(self) -> None:

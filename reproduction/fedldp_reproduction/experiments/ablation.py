@@ -47,7 +47,10 @@ _BEST_RATE = Way("hm-tp", discretized=True)
 _BEST_K = Way("hm-tp", discretized=True, k="best")
 _RATIO = Way("hm-tp", discretized=True, k="best", estimator="ratio")
 _DOMINANT = Way("dominant", k="best", estimator="ratio", study=False)
-_DIRECTIONS = replace(_DOMINANT, mechanism="directions", strategy="directions", coding="none")
+# A label is one feature of 0 or 1 here, so that |x|^2 is at most the number of attributes, not d.
+_DIRECTIONS = replace(
+    _DOMINANT, mechanism="directions", strategy="directions", coding="none", rate_unit=8.0
+)
 WAYS = {
     "paper": _PAPER,
     "best-rate": _BEST_RATE,

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fedldp._internal.validation import Floats
 from fedldp.learn.examples import Rows
 from fedldp.learn.gradients import BLOCK, scores_of, silently
-from fedldp.learn.tasks import Linear
+from fedldp.learn.tasks import Layered, Linear
 from fedldp.plan.parts import Countable
 from fedldp.randomness import Source
 from fedldp.results.estimate import means_of_levels
@@ -28,7 +28,7 @@ _NUMBERS_AT_ONCE = 1 << 22  # of gradients that are written out
 class Answers(Protocol):
     """How the server learns the mean gradient of a group."""
 
-    def mean(self, task: Linear, weights: Floats, rows: slice, source: Source) -> Floats:
+    def mean(self, task: Linear | Layered, weights: Floats, rows: slice, source: Source) -> Floats:
         """Return the mean gradient of a group of vehicles, for each model."""
         ...
 
@@ -41,7 +41,7 @@ class Coded:
     part: Countable
     estimator: str
 
-    def mean(self, task: Linear, weights: Floats, rows: slice, source: Source) -> Floats:
+    def mean(self, task: Linear | Layered, weights: Floats, rows: slice, source: Source) -> Floats:
         """Return the mean gradient of a group of vehicles, for each model."""
         cells = np.zeros(
             (len(weights), self.part.starts[-1]), np.float64 if self.part.study else np.int64
@@ -65,7 +65,7 @@ class Clipped:
     bound: float
     laplace_scale: float = 0.0
 
-    def mean(self, task: Linear, weights: Floats, rows: slice, source: Source) -> Floats:
+    def mean(self, task: Linear | Layered, weights: Floats, rows: slice, source: Source) -> Floats:
         """Return the mean gradient of a group of vehicles, for each model."""
         sums, n = clipped_sums(task, weights, rows, self.bound), rows.stop - rows.start
         if self.laplace_scale:
@@ -84,7 +84,7 @@ class Cited:
     mechanism: CitedDuchi
     bound: float
 
-    def mean(self, task: Linear, weights: Floats, rows: slice, source: Source) -> Floats:
+    def mean(self, task: Linear | Layered, weights: Floats, rows: slice, source: Source) -> Floats:
         """Return the mean gradient of a group of vehicles, for each model."""
         models, d = weights.shape
         total = np.zeros((models, d))
@@ -99,7 +99,7 @@ class Cited:
 
 
 @silently()
-def clipped_sums(task: Linear, weights: Floats, rows: slice, bound: float) -> Floats:
+def clipped_sums(task: Linear | Layered, weights: Floats, rows: slice, bound: float) -> Floats:
     """Return the sum of the clipped gradients of some vehicles, for each model.
 
     Features lie in [-1, 1]: only the gradients of rows with a slope above the bound are clipped,
@@ -120,7 +120,7 @@ def clipped_sums(task: Linear, weights: Floats, rows: slice, bound: float) -> Fl
 
 
 def trained(
-    task: Linear,
+    task: Linear | Layered,
     answers: Answers,
     rates: Sequence[float],
     source: Source,
@@ -133,7 +133,8 @@ def trained(
     The gradient of the regularization depends on no data: the server adds it.
     """
     steps = np.array(rates, np.float64)[:, None]
-    weights = np.zeros((len(rates), task.dimensions))
+    start = np.zeros(task.dimensions) if task.start is None else task.start
+    weights = np.tile(start, (len(rates), 1))
     vehicles, groups = len(task), -(-len(task) // group)
     for number in range(groups):
         rows = slice(vehicles * number // groups, vehicles * (number + 1) // groups)

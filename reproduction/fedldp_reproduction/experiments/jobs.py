@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from math import log2, sqrt
-from typing import Any, cast, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,12 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp.datasets.dataset import EncodedRows
 from fedldp.learn.examples import Arrays, Rows
 from fedldp.learn.features import FeatureRows, Features, Scaling
+from fedldp.learn.networks import Network
 from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.optimizer import Adam, auto_group
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.settings import PLAN_OPTIONS, Settings
-from fedldp.learn.tasks import Linear
+from fedldp.learn.tasks import Layered, Linear
 from fedldp.learn.training import Procedure, Training
 from fedldp.plan.parts import Matrix
 from fedldp.plan.plan import Plan
@@ -52,6 +53,8 @@ _AT_ONCE = 1 << 13
 _ENOUGH = 1 << 16  # rows that tell the mean of a variance to a part in a thousand
 _SMOOTHED = 0.01  # the width over which the bend of the hinge is rounded for the converged model
 _MOST_STEPS = 500
+
+_LATER = {"hidden": 0, "rate_unit": 1.0}  # fields of a way that came later, and what was before
 
 Outcome = Any  # the error of a run of means; of a training, errors by fold, rate and replicate
 
@@ -77,7 +80,11 @@ class Job:
     @property
     def key(self) -> str:
         """What its results are kept under."""
-        return _digest([__version__, VERSION, asdict(self)]).hex()
+        document = asdict(self)
+        for name, default in _LATER.items():  # finished runs from before are still found
+            if getattr(self.way, name) == default:
+                del document["way"][name]
+        return _digest([__version__, VERSION, document]).hex()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -181,8 +188,8 @@ def _model_errors(job: Job, number: int, examples: Arrays | EncodedRows) -> Floa
     again, fold = divmod(number, job.held)
     order = _order(job.seed, job.data, again, n)
     first, end = n * fold // job.folds, n * (fold + 1) // job.folds
-    train = Linear(goal, _chosen(examples, np.concatenate([order[:first], order[end:]])))
-    test = Linear(goal, _chosen(examples, order[first:end]))
+    train = _task(job.way, goal, _chosen(examples, np.concatenate([order[:first], order[end:]])))
+    test = _task(job.way, goal, _chosen(examples, order[first:end]))
     if job.way.server == "baseline":
         targets = train.examples.read(slice(None))[1]
         held = test.examples.read(slice(None))[1]
@@ -194,16 +201,27 @@ def _model_errors(job: Job, number: int, examples: Arrays | EncodedRows) -> Floa
     return found.reshape(job.shape[1:])
 
 
-def _models(job: Job, train: Linear, random: Source) -> Iterator[Floats]:
+def _task(way: Way, goal: Objective, examples: "_Chosen | _Surveyed") -> Linear | Layered:
+    """Return the model of a competitor on some rows: linear, or with a hidden layer."""
+    if not way.hidden:
+        return Linear(goal, examples)
+    network = Network.perceptron(examples.dimensions, goal, hidden=[way.hidden])
+    return Layered(network, examples)
+
+
+def _models(job: Job, train: Linear | Layered, random: Source) -> Iterator[Floats]:
     """Yield the weights of the models of one fold: for each rate, all replicates."""
     way, n, d = job.way, len(train), train.dimensions
-    if way.server == "converged":
+    if way.server == "converged" and isinstance(train, Linear):
         yield converged(train)[None]
     elif way.server == "paper":
-        rates = np.repeat(job.rates, job.replicates) / d
+        rates = np.repeat(job.rates, job.replicates) * way.rate_unit / train.examples.dimensions
         if way.strategy == "directions":
-            plan = cast(Plan, Settings(job.epsilon, survey=None).plan_for(train))
+            plan: Plan | NoPrivacy = Settings(job.epsilon, survey=None).plan_for(train)
             answers: Answers = Coded(plan.parts[0], way.estimator)
+        elif way.hidden and not way.mechanism:
+            plan = NoPrivacy(Schema.vector(d, BOUND))
+            answers = Coded(plan.parts[0], way.estimator)
         else:
             answers = _answers(way, job.epsilon, d)
         yield trained(
@@ -217,9 +235,7 @@ def _models(job: Job, train: Linear, random: Source) -> Iterator[Floats]:
     elif way.server in ("noise-aware", "default"):
         settings = Settings(job.epsilon, survey="auto" if way.server == "default" else None)
         for source_of_one in random.spawn(job.replicates):
-            training = settings.training(
-                train, train.objective.distance, source_of_one, shuffle=False
-            )
+            training = settings.training(train, train.distance, source_of_one, shuffle=False)
             for _ in training:
                 pass
             yield training.models

@@ -505,6 +505,12 @@ CLAIMS = {
         about="any data",
         one_server=False,
     ),
+    "network-default": Claim(
+        "The default trains better networks than HM-TP with Algorithm 1 (beyond the paper",
+        _better((("default-network",),), ("hm-tp-network",)),
+        about="any data",
+        one_server=False,
+    ),
     "skewed-order": Claim(
         "The order of competitors does not change if incomes lie near the bound (not in the paper",
         _same_order_in_pairs,

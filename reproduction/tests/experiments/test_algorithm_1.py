@@ -9,7 +9,9 @@ import pytest
 from scipy import stats
 
 import fedldp
-from fedldp.learn import Arrays, Linear, Settings, objective
+from fedldp import datasets
+from fedldp.learn import Arrays, Layered, Linear, Network, Settings, objective
+from fedldp.learn.features import written_out
 from fedldp.learn.training import Procedure, Training
 from fedldp_reproduction.experiments import algorithm_1
 from fedldp_reproduction.experiments.algorithm_1 import Clipped, Coded, clipped_sums, trained
@@ -48,6 +50,38 @@ def test_one_model_is_that_of_the_librarys_training(name, mechanism):
     answers = Coded(plan.parts[0], settings.optimizer.estimator)
     found = trained(learned, answers, [0.5], source, group=200, alpha=1e-3)
     assert found == pytest.approx(whole.models, abs=1e-12)
+
+
+def test_a_network_is_that_of_the_librarys_training():
+    settings = Settings.paper(4.0, learning_rate=0.5, group=200, alpha=1e-3, tol=0.0)
+    network = Network.perceptron(D, objective("logistic"), hidden=[3])
+    learned = Layered(network, rows(1000))
+    plan = settings.plan(learned.dimensions)
+    recipe = settings.recipe(learned.dimensions, 5, 1.0, linear=False)
+    procedure = Procedure(plan, recipe, group=200)
+    whole = Training(learned, procedure, fedldp.source(7), shuffle=False)
+    for _ in whole:
+        pass
+    source = fedldp.source(7).spawn(1)[0]
+    source.words(1)  # the order, which is not used
+    answers = Coded(plan.parts[0], settings.optimizer.estimator)
+    found = trained(learned, answers, [0.5], source, group=200, alpha=1e-3)
+    assert found == pytest.approx(whole.models, abs=1e-12)
+    assert not np.allclose(found, learned.start)
+
+
+@pytest.mark.parametrize("name", ["hm-tp-network", "non-private-network", "default-network"])
+def test_networks_are_trained_at_each_rate_where_they_have_one(name):
+    way, data = description().ways[name], datasets.load("br", rows=400)
+    rates = (1.0, 8.0) if way.server == "paper" else ()
+    job = Job("logistic", "rows", way, 8.0, 0, 1, 1, 5, 1, rates, 2)
+    encoded = replace(data, reference=way.coding).examples("logistic")
+    features, targets = encoded.read(slice(None))
+    arrays = (encoded,) if way.surveyed else (written_out(features), targets)
+    errors = np.array(run(job, *arrays))
+    assert errors.shape == job.shape
+    assert ((errors >= 0) & (errors <= 1)).all()
+    assert replace(job, way=replace(way, hidden=0)).key != job.key
 
 
 def test_each_rate_has_its_own_model():
