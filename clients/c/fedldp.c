@@ -167,7 +167,8 @@ fedldp_status fedldp_choose(uint32_t k, uint32_t d, fedldp_random *random, void 
 
 /* Round a position up or down at random, with 32 random bits. */
 static uint64_t letter_of(uint64_t place, fedldp_state *state) {
-  return ((fedldp_real_halves(fedldp_real_add(fedldp_real_multiply(place, REAL_WORD), REAL_HALF), 0) >> 1) + word32(state)) >> 32;
+  uint64_t scaled = fedldp_real_add(fedldp_real_multiply(place, REAL_WORD), REAL_HALF);
+  return ((fedldp_real_halves(scaled, 0) >> 1) + word32(state)) >> 32;
 }
 
 static void put_bits(fedldp_state *state, uint64_t code, uint32_t bits) {
@@ -241,7 +242,8 @@ static uint64_t position_of(const fedldp_numbers *numbers, uint64_t x) {
     return fedldp_real_add(fedldp_real_multiply(x, numbers->half), numbers->half);
   for (i = 0; i + 1 < numbers->rows; i++) {
     uint64_t step = fedldp_real_add(x, numbers->letters[i] ^ REAL_SIGN);
-    total = fedldp_real_add(total, fedldp_real_clip(fedldp_real_multiply(step, numbers->slopes[i]), 0, REAL_ONE));
+    step = fedldp_real_multiply(step, numbers->slopes[i]);
+    total = fedldp_real_add(total, fedldp_real_clip(step, 0, REAL_ONE));
   }
   return total;
 }
@@ -613,20 +615,15 @@ static uint64_t mixed(uint64_t z) {
   return z ^ z >> 31;
 }
 
-/* The quantile of a public number of 16 bits: a base for each 32 of them, and the steps of 1. */
-static int32_t quantile(uint32_t number) {
-  uint32_t upper = number >= 32768, i = upper ? number - 32768 : 32767 - number, steps;
-  int32_t size;
-  if (i >= FEDLDP_QUANTILE_TAIL) {
-    size = fedldp_quantile_tail[i - FEDLDP_QUANTILE_TAIL];
-  } else {
-    steps = fedldp_quantile_steps[i >> 5] & ((UINT32_C(2) << (i & 31)) - 1);
-    steps -= steps >> 1 & 0x55555555;
-    steps = (steps & 0x33333333) + (steps >> 2 & 0x33333333);
-    steps = (steps + (steps >> 4)) & 0x0F0F0F0F;
-    size = (int32_t)(fedldp_quantile_bases[i >> 5] + (steps * 0x01010101 >> 24));
-  }
-  return upper ? size : -size;
+/* An upper quantile, of a public number below 2^15: a base for each 32 of them, and steps of 1. */
+static uint32_t quantile(uint32_t i) {
+  uint32_t steps;
+  if (i >= FEDLDP_QUANTILE_TAIL) return fedldp_quantile_tail[i - FEDLDP_QUANTILE_TAIL];
+  steps = fedldp_quantile_steps[i >> 5] & ((UINT32_C(2) << (i & 31)) - 1);
+  steps -= steps >> 1 & 0x55555555;
+  steps = (steps & 0x33333333) + (steps >> 2 & 0x33333333);
+  steps = (steps + (steps >> 4)) & 0x0F0F0F0F;
+  return fedldp_quantile_bases[i >> 5] + (steps * 0x01010101 >> 24);
 }
 
 /* The length of a vector in doubles, at least 1. */
@@ -642,7 +639,8 @@ static uint64_t longer_of(const fedldp_attribute *attribute, const fedldp_value 
 
 /* The whole number nearest to 2^20 x, halves to even. */
 static int32_t rounded(uint64_t x) {
-  uint64_t quarters = fedldp_real_halves(x, LENGTH_BITS + 1), whole = quarters >> 2, fraction = quarters & 3;
+  uint64_t quarters = fedldp_real_halves(x, LENGTH_BITS + 1);
+  uint64_t whole = quarters >> 2, fraction = quarters & 3;
   whole += less(2, fraction) | (equal(fraction, 2) & whole);
   return (int32_t)(uint32_t)((whole ^ mask(x >> 63)) + (x >> 63));
 }
@@ -658,12 +656,11 @@ static uint64_t share_of(uint64_t sum) {
   return select64(is_full, UINT64_C(1) << 32, root);
 }
 
-/* The product of a secret number and a quantile, which is public, as an unsigned integer. */
+/* The product of a secret number and the quantile of a public one of 16 bits, modulo 2^64. */
 static uint64_t times_quantile(int32_t q, uint32_t number) {
-  int32_t factor = quantile(number);
-  uint32_t size = (uint32_t)(factor < 0 ? -factor : factor);
+  uint32_t lower = (number >> 15) - 1, size = quantile((number ^ lower) & 0x7FFF);
   uint64_t product = wide((uint32_t)q, size) - ((uint64_t)(size & (0 - ((uint32_t)q >> 31))) << 32);
-  return factor < 0 ? 0 - product : product;
+  return lower ? 0 - product : product;
 }
 
 static void directions_draw(const fedldp_plan *plan, const fedldp_part *part,
@@ -694,8 +691,8 @@ static void directions_draw(const fedldp_plan *plan, const fedldp_part *part,
   if (odds->null_input == 0) share = ((UINT64_C(1) << 32) + share) >> 1;
   itself = less(rounding, share);
   opposite = odds->null_input == 0 ? 1 - itself : 0;
-  /* The signs are turned so that the lowest of unsigned numbers is the best. */
-  for (j = 0; j < n; j++) found[j] = ((found[j] ^ mask(opposite)) + opposite) ^ ~REAL_SIGN;
+  /* Signed numbers of less than 2^61, so that the sign of a difference compares them. */
+  for (j = 0; j < n; j++) found[j] = (found[j] ^ mask(opposite)) + opposite;
   is_low = less(u, common);
   rank = divided((u - common) & mask(1 - is_low), odds->high - odds->low, bit_length(odds->best),
                  &rest);
@@ -704,8 +701,8 @@ static void directions_draw(const fedldp_plan *plan, const fedldp_part *part,
   code = n;
   for (j = 0; j < n; j++) {
     uint64_t better = 0;
-    for (i = 0; i < j; i++) better += 1 - less(found[j], found[i]);
-    for (i = j + 1; i < n; i++) better += less(found[i], found[j]);
+    for (i = 0; i < j; i++) better += 1 - ((found[i] - found[j]) >> 63);
+    for (i = j + 1; i < n; i++) better += (found[j] - found[i]) >> 63;
     code = select64(equal(better, rank), j, code);
   }
   code = select64(is_low, divided(u & mask(is_low), odds->low, bit_length(n), &rest), code);

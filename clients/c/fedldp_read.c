@@ -16,27 +16,36 @@ typedef struct real {
 
 /* Shift left until the highest bit is set, and return by how much. */
 static int32_t normalize(uint64_t *x) {
-  int32_t shift = 0, step;
-  for (step = 32; step > 0; step >>= 1) {
-    uint64_t empty = 1 - nonzero(*x >> (64 - step));
-    *x = select64(empty, *x << step, *x);
-    shift += (int32_t)empty * step;
+  uint32_t high = (uint32_t)(*x >> 32), low = (uint32_t)*x, shift, step;
+  uint32_t empty = 1 - (uint32_t)nonzero(high);
+  high = select32(empty, low, high);
+  low &= empty - 1;
+  for (shift = empty << 5, step = 16; step > 0; step >>= 1) {
+    uint32_t top = high >> (32 - step), all;
+    all = (uint32_t)barrier(((top | (0 - top)) >> 31) - 1); /* all bits if `top` is 0 */
+    shift += step & all;
+    high = (high ^ (((high << step | low >> (32 - step)) ^ high) & all));
+    low = low ^ (((low << step) ^ low) & all);
   }
-  return shift;
+  *x = (uint64_t)high << 32 | low;
+  return (int32_t)shift;
 }
 
-/* Shift right by 0 to 63; the last bit says whether bits were lost. In steps, as some processors
-shift by calling a function that branches. */
+/* Shift right by 0 to 63; the last bit says whether bits were lost. In steps of 32 bits, as some
+processors shift longer numbers by calling a function that branches. */
 static uint64_t shifted(uint64_t x, uint64_t shift) {
-  uint64_t lost = 0;
-  uint32_t step;
-  shift = select64(less(63, shift), 63, shift);
-  for (step = 32; step > 0; step >>= 1) {
-    uint64_t applies = nonzero(shift & step), next = x >> step;
-    lost |= (x ^ (next << step)) & mask(applies);
-    x = select64(applies, next, x);
+  uint32_t count = (uint32_t)select64(less(63, shift), 63, shift), step;
+  uint32_t applies = (uint32_t)mask(count >> 5), high = (uint32_t)(x >> 32), low = (uint32_t)x;
+  uint32_t lost = low & applies;
+  low ^= (low ^ high) & applies;
+  high &= ~applies;
+  for (step = 16; step > 0; step >>= 1) {
+    applies = (uint32_t)mask(nonzero(count & step));
+    lost |= low << (32 - step) & applies;
+    low ^= (low ^ (low >> step | high << (32 - step))) & applies;
+    high ^= (high ^ high >> step) & applies;
   }
-  return x | nonzero(lost);
+  return ((uint64_t)high << 32 | low) | nonzero(lost);
 }
 
 static real unpack(uint64_t bits) {
@@ -87,9 +96,9 @@ uint64_t fedldp_real_divide(uint64_t a, uint64_t b) {
   uint64_t rest = x.mantissa >> 1, divisor = y.mantissa >> 1, quotient = 0;
   int i;
   for (i = 0; i < 57; i++) {
-    uint64_t fits = 1 - less(rest, divisor);
-    rest = (rest - (divisor & mask(fits))) << 1;
-    quotient = quotient << 1 | fits;
+    uint64_t next = rest - divisor, below = next >> 63; /* both are less than 2^63 apart */
+    rest = (next + (divisor & mask(below))) << 1;
+    quotient = quotient << 1 | (1 - below);
   }
   x.mantissa = quotient << 7 | nonzero(rest);
   x.exponent += 1023 - y.exponent;
