@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from brokers import Broker
-from engine_cases import OPERATOR, PLAN, new_engine, statistic, training
+from engine_cases import OPERATOR, PLAN, answer_to, new_engine, statistic, training
 from fleet_server import OPEN, running
 from mqtt_cases import LOT, TOPICS, agent_of, end, visit_until_answered, wait_until
 
@@ -15,6 +15,7 @@ from fedldp.results.tally import from_json
 from fedldp_fleet import jobs
 from fedldp_fleet.messages import Offers
 from fedldp_fleet.mqtt import Message
+from fedldp_fleet.questions import Question
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.guard import Guard
 from fedldp_fleet.store.base import DONE
@@ -70,6 +71,12 @@ def opened(server, broker, *some):
     wait_until(lambda: told(broker) and names <= {offer.job for offer in told(broker).offers})
 
 
+def question_of(server, name="spring"):
+    [*_, opened] = server.rounds(name)
+    with server.store.reading() as store:
+        return Question.from_bytes(store.question(opened.digest))
+
+
 def ended(server, name="spring"):
     wait_until(lambda: server.tick() or server.job(name).state == DONE)
     return server.job(name)
@@ -93,6 +100,8 @@ def test_in_a_lot_an_agent_sends_one_message(server, broker, agents, kind):
     agent.visit()
     assert broker.sent("car-7") == ["fedldp/north/ask/answer/car-7/car-7"]
     assert agent.outbox.counts() == {"spring": {"counted": 1}}
+    [sent] = [message.payload for name, message in broker.published if name == "car-7"]
+    assert len(sent) == len(answer_to(question_of(server)).to_bytes())  # of one vehicle
 
 
 @pytest.mark.parametrize("schedule", [OPEN, LOT], ids=["call", "lot"])

@@ -283,7 +283,8 @@ class Agent:
         if place is None or self._monotonic() > until:
             return False
         most = min(place.vehicles, MOST_BITS // checked.asked.plan.bits)
-        if min(self._able(checked), most) < 1:
+        able = self._able(checked)
+        if min(able, most) < 1:
             return False
         checked = self._at_next_chunk(checked)
         if not self._road.announce(Announcement(question.job, question.round)):
@@ -291,7 +292,8 @@ class Agent:
         arrived = self._monotonic()
         if arrived > until:  # the reply took too long
             return False
-        entry = self._entry(checked, offer, place.vehicles)
+        # Everybody's place in a lot is larger. Who may answer follows from the ledger alone.
+        entry = self._entry(checked, offer, min(place.vehicles, able))
         self._outbox.begin(entry)
         try:
             records = self._holder.draw(checked, most)
