@@ -1,6 +1,7 @@
 """The agent of one vehicle: its folder, and the rows that a file or a program has."""
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,23 +22,38 @@ _NOT_HERE = {"vehicle", "vehicle_ids", "epsilons"}  # entries for agents with ma
 
 
 def join(options: "argparse.Namespace") -> None:
-    """Make the folder of an agent, and enroll it with a one-time code."""
+    """Make the folder of an agent, and enroll it with a one-time code, or join a broker."""
     folder: Path = options.folder
     if not (folder / FILE).exists():
         _make(folder, options)
     Settings.load(folder).operator()
-    membership = service.join(folder / NETWORK, options.url, options.code, options.ca)
-    print(f"Joined {options.url} as {membership.agent}. Never delete {folder / LEDGER}.")
+    if options.url.startswith("mqtt"):
+        name = _join_broker(folder / NETWORK, options)
+    elif options.code is None:
+        raise DomainError(f"{options.url} needs a CODE: ask its operator for one.")
+    else:
+        name = service.join(folder / NETWORK, options.url, options.code, options.ca).agent
+    print(f"Joined {options.url} as {name}. Never delete {folder / LEDGER}.")
+
+
+def _join_broker(network: Path, options: "argparse.Namespace") -> str:
+    from .fleet.agent import mqtt  # which most agents do without
+
+    if options.name is None or options.code is not None:
+        raise DomainError("a broker needs --name, as whom it knows the agent, and no CODE.")
+    given = (str(each or "") for each in (options.ca, options.certificate, options.key))
+    membership = mqtt.BrokerMembership(options.url, options.name, options.shared, *given)
+    return mqtt.join(network, membership).name
 
 
 def run(options: "argparse.Namespace") -> None:
     """Take part until SIGTERM or Ctrl-C."""
-    run_folder(options.folder, options.road)
+    sys.exit(run_folder(options.folder, options.road, once=options.once))
 
 
-def run_folder(folder: Path, socket: Path | None = None) -> None:
-    """Run the agent of a folder."""
-    service.run(Settings.load(folder), one_vehicle, socket)
+def run_folder(folder: Path, socket: Path | None = None, *, once: bool = False) -> int:
+    """Run the agent of a folder; return the exit status."""
+    return service.run(Settings.load(folder), one_vehicle, socket, once=once)
 
 
 def network(options: "argparse.Namespace") -> None:

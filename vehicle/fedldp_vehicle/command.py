@@ -152,11 +152,18 @@ def _add_agent(commands: Any) -> None:
         found.add_argument("folder", type=Path, metavar=folder)
         return found
 
-    joining = command("join", "enroll in a fleet with a one-time code", "FOLDER")
-    joining.add_argument("url", metavar="URL", help="of the server, such as https://fleet.example")
-    joining.add_argument("code", metavar="CODE")
+    joining = command("join", "enroll in a fleet with a one-time code, or at a broker", "FOLDER")
+    url_help = "such as https://fleet.example, or mqtts://broker.example/FLEET"
+    joining.add_argument("url", metavar="URL", help=url_help)
+    joining.add_argument("code", metavar="CODE", nargs="?", help="not for a broker")
     joining.add_argument(
         "--ca", type=Path, metavar="FILE", help="whom the server's certificate is of"
+    )
+    joining.add_argument("--name", help="as whom the broker knows the agent")
+    joining.add_argument("--certificate", metavar="FILE", help="of the agent, for the broker")
+    joining.add_argument("--key", metavar="FILE", help="of the certificate")
+    joining.add_argument(
+        "--shared", action="store_true", help="several agents have the same certificate"
     )
     joining.add_argument("--cap", help="the most epsilon to spend in a life")
     joining.add_argument("--operator", metavar="FILE", help="the operator's public key")
@@ -166,6 +173,7 @@ def _add_agent(commands: Any) -> None:
     running.add_argument(
         "--road", type=Path, metavar="SOCKET", help="of `network`, if it runs as another process"
     )
+    running.add_argument("--once", action="store_true", help="end when there is nothing to do")
     relay = command("network", "run the part with the network as another process", "NETWORK")
     relay.add_argument("socket", type=Path, metavar="SOCKET")
     command("status", "show what is spent, and whether the agent runs", "FOLDER")
@@ -181,8 +189,7 @@ def main() -> None:
     words = sys.argv[1:]
     try:
         if words[:1] == ["run"] and len(words) == 2 and not words[1].startswith("-"):
-            import_module(_AGENT, __package__).run_folder(Path(words[1]))  # without argparse
-            return
+            sys.exit(import_module(_AGENT, __package__).run_folder(Path(words[1])))  # no argparse
         options = parser().parse_args()
         options.run(options)
     except (FedLDPError, OSError) as error:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 FILE, LEDGER, OUTBOX, NETWORK = "agent.toml", "ledger.db", "outbox.db", "network"
 MEMBERSHIP, AUTHORITY, STATE, LOCK = "membership.json", "ca.pem", "state.json", ".agent.lock"
 BROKER = "broker.json"
+NOT_ACKNOWLEDGED, NOT_REACHED = 3, 4  # exit statuses, which depend on the network alone
 STATE_FORMAT = "fedldp agent state 1"
 DOOR_SECONDS = 1.0  # between two looks at signals, while nobody connects
 LEAST_FREE_BYTES = 1 << 24  # of the disk: below, `status` warns
@@ -196,8 +197,12 @@ def run(
     make_holder: MakeHolder,
     socket: Path | None = None,
     listen: Path | None = None,
-) -> None:
+    *,
+    once: bool = False,
+) -> int:
     """Take part until SIGTERM or Ctrl-C; read the operator's key again on SIGHUP.
+
+    With `once`, take part until there is nothing to do now. Return the exit status.
 
     With a socket, the network is in another process: one that `relay` runs, or one that connects to
     the socket on which the agent is to listen.
@@ -231,6 +236,8 @@ def run(
                 while door is not None and seconds == 0 and not stop.is_set():
                     seconds = agent.attempt()
                 state.save(agent, seconds)
+                if once and (seconds or agent.trouble):
+                    return _status_after(agent, outbox)
                 if door is None:
                     stop.wait(seconds)
                 else:
@@ -240,6 +247,13 @@ def run(
             outbox.close()
             if door is not None:
                 door.close()
+    return 0
+
+
+def _status_after(agent: Agent, outbox: Outbox) -> int:
+    if agent.trouble:
+        return NOT_REACHED
+    return NOT_ACKNOWLEDGED if outbox.pending() else 0
 
 
 def _road(

@@ -158,11 +158,16 @@ def join_command(
     type=click.Path(path_type=Path),
     help="A new socket, on which the Flower node of this machine asks.",
 )
-def run_command(folder: Path, socket: Path | None, listen: Path | None) -> None:
+@click.option("--once", is_flag=True, help="End when there is nothing to do now.")
+def run_command(folder: Path, socket: Path | None, listen: Path | None, once: bool) -> None:
     """Take part until SIGTERM or Ctrl-C.
+
+    With --once, the exit status is 3 if an answer is not acknowledged yet, and
+    4 if the server could not be reached: run it again later.
 
     \b
     fedldp agent run car
+    fedldp agent run car --once                      # for a vehicle that wakes up
     fedldp agent run car --road /run/fedldp/road     # see fedldp agent network
     fedldp agent run car --listen /run/fedldp/agent  # beside a SuperNode
     """  # noqa: D301
@@ -170,7 +175,7 @@ def run_command(folder: Path, socket: Path | None, listen: Path | None) -> None:
 
     if socket is not None and listen is not None:
         raise DomainError("expected at most one of --road and --listen: an agent has one road.")
-    service.run(Settings.load(folder), many_vehicles, socket, listen)
+    sys.exit(service.run(Settings.load(folder), many_vehicles, socket, listen, once=once))
 
 
 @agent_group.command("network")
