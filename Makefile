@@ -22,7 +22,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 	tests/cli/test_collection.py tests/cli/test_help.py
 
 # The tests of the deployment, which `make test` leaves to `make test-fleet`.
-FLEET_TESTS := tests/fleet tests/campaigns
+FLEET_TESTS := tests/fleet
 
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
@@ -41,7 +41,7 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/lint-imports
 	$(PYTEST) $(FLEET_TESTS:%=--ignore=%)
 
-test-fleet: $(VENV)/test.done  ## the deployment: the distribution fleet/, and fleets, gateways, vaults and campaigns
+test-fleet: $(VENV)/test.done  ## the deployment: the distribution fleet/, and fleets, gateways and vaults
 	cd fleet && PYTHONPATH=. ../$(BIN)/lint-imports
 	$(PYTEST) fleet $(FLEET_TESTS)
 
@@ -117,10 +117,10 @@ test-flower: $(FLOWER:%=.venv-flower/%.done)  ## private Flower apps and the fle
 test-vss: $(VENV)/test.done .venv-vss/vss.done  ## signals of a real VSS catalogue, and of today's VSS tools
 	$(BIN)/pytest -m vss tests/schema/test_vss.py
 
-test-mqtt: $(VENV)/mqtt.done  ## the MQTT road with a real broker, which is killed: needs mosquitto
+test-mqtt: $(VENV)/test.done  ## the MQTT road with a real broker, which is killed: needs mosquitto
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null \
 	  || { echo "make test-mqtt needs mosquitto: apt-get install mosquitto"; exit 1; }
-	$(BIN)/pytest -m mqtt tests/campaigns/test_mqtt.py fleet/tests -rA
+	$(BIN)/pytest -m mqtt fleet/tests -rA
 
 # PostgreSQL does not run as root: there, the tests start it as the account postgres.
 test-postgres: $(VENV)/test.done  ## the store of a fleet in a real PostgreSQL, which is killed
@@ -182,7 +182,7 @@ bench-reproduce: $(VENV)/reproduction.done  ## what a run of the experiments cos
 bench-fleet: $(VENV)/test.done  ## what a fleet costs: network, time and memory, against FedAvg
 	$(BIN)/python benchmarks/fleet.py --plot docs/images/fleet.png
 
-bench-mqtt: $(VENV)/mqtt.done  ## bytes that a vehicle sends and receives over MQTT: needs mosquitto
+bench-mqtt: $(VENV)/test.done  ## bytes that a vehicle sends and receives over MQTT: needs mosquitto
 	$(BIN)/python benchmarks/mqtt.py $(BENCH)
 
 bench-distributions: $(VENV)/test.done  ## distributions of the flights: bins beside square wave and EM
@@ -305,10 +305,6 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml
 	$(PYTHON) -m venv --clear .venv-vss
 	.venv-vss/bin/python -m pip install --quiet 'vss-tools>=6,<7'
 	.venv-vss/bin/python -m pip install --quiet --no-deps vss==1.0.5
-	@touch $@
-
-$(VENV)/mqtt.done: $(VENV)/test.done pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[mqtt]'
 	@touch $@
 
 

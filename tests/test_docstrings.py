@@ -27,7 +27,6 @@ CHECKED = (
     "fedldp.budget.composition",
     "fedldp.budget.vehicle",
     "fedldp.budget.vehicles",
-    "fedldp.campaigns",
     "fedldp.coders",
     "fedldp.counting.engines",
     "fedldp.counting.packets",

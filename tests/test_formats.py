@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from campaigns import KEY, asked
 from fleets import fleet, plan_for
 from ledgers import open_ledger
 
@@ -21,11 +20,6 @@ import fedldp
 from fedldp import Plan, Schema, signing, vehicle
 from fedldp._internal import toml
 from fedldp.budget.calendars import CalendarPeriod
-from fedldp.campaigns.answers import Accepted
-from fedldp.campaigns.campaign import Campaign
-from fedldp.campaigns.config import ServerConfig as CampaignConfig
-from fedldp.campaigns.config import VehicleConfig
-from fedldp.campaigns.store import Store
 from fedldp.counting.counts import Counted
 from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.fleet import processes, protocol
@@ -155,7 +149,6 @@ def training(text, _):
 READERS = {
     "fedldp asked": lambda text, _: Asked.of(text),
     "fedldp calendar": lambda text, _: fedldp.Calendar.from_json(text),
-    "fedldp campaign": lambda text, _: Campaign.own(signed(text)),
     "fedldp channel": lambda text, _: fedldp.Channel.from_json(text),
     "fedldp counted": counted,
     "fedldp gateway connection": in_state("connection.json", Connection.load),
@@ -215,8 +208,6 @@ def test_a_vehicle_without_numpy_says_so_too():
 DATABASES = {
     "ledger": lambda path: open_ledger(path, 1),
     "checkpoint": lambda path: checkpoint.Checkpoint(path, "spring", "settings"),
-    "file of campaigns": Accepted,
-    "file of a counter": lambda path: Store(path, asked().signed(KEY)),
 }
 
 
@@ -237,13 +228,11 @@ def test_a_newer_database_is_refused_and_left_alone(kind, tmp_path):
 
 
 CONFIGURATIONS = {
-    "campaign.toml": lambda path: CampaignConfig.load(path.parent),
     "gateway.toml": lambda path: GatewayConfig.load(path.parent),
     "job.toml": Job.load,
     "schema.toml": lambda path: Schema.from_toml(path.read_text()),
     "server.toml": lambda path: ServerConfig.load(path.parent),
     "vault.toml": lambda path: VaultConfig.load(path.parent),
-    "vehicle.toml": lambda path: VehicleConfig.load(path.parent),
 }
 
 

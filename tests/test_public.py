@@ -14,13 +14,10 @@ import click
 import pytest
 
 import fedldp
-import fedldp.campaigns
 import fedldp.fleet
 
 ROOT = Path(__file__).parent.parent
-LAZY = pytest.mark.parametrize(
-    "package", [fedldp, fedldp.campaigns, fedldp.fleet], ids=lambda each: each.__name__
-)
+LAZY = pytest.mark.parametrize("package", [fedldp, fedldp.fleet], ids=lambda each: each.__name__)
 
 # Types of packages that are imported only where they are used: they are known to mypy alone.
 ELSEWHERE = dict.fromkeys(

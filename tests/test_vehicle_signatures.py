@@ -91,15 +91,15 @@ def test_random_signatures_and_damage_are_judged_as_by_cryptography():
 
 def test_another_form_of_a_valid_signature_is_refused():
     private, public = key_pair(random.Random(2))
-    signature = private.sign(b"campaign")
+    signature = private.sign(b"a question")
     s = int.from_bytes(signature[32:], "little")
     for multiple in range(1, 9):
         other = (s + multiple * vehicle.ORDER).to_bytes(32, "little")
-        assert not vehicle.is_signed(public, signature[:32] + other, b"campaign")
-    assert not vehicle.is_signed(public, signature[:-1], b"campaign")
-    assert not vehicle.is_signed(public, signature + b"\0", b"campaign")
-    assert not vehicle.is_signed(public + b"\0", signature, b"campaign")
-    assert not vehicle.is_signed(public[:-1], signature, b"campaign")
+        assert not vehicle.is_signed(public, signature[:32] + other, b"a question")
+    assert not vehicle.is_signed(public, signature[:-1], b"a question")
+    assert not vehicle.is_signed(public, signature + b"\0", b"a question")
+    assert not vehicle.is_signed(public + b"\0", signature, b"a question")
+    assert not vehicle.is_signed(public[:-1], signature, b"a question")
 
 
 @pytest.mark.parametrize("key", SMALL_ORDER)

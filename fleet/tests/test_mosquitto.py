@@ -5,6 +5,9 @@ import dataclasses
 import itertools
 import os
 import random
+import re
+import shlex
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,14 +19,15 @@ from pathlib import Path
 import pytest
 from engine_cases import OPERATOR, PLAN, statistic, training
 from fleet_server import OPEN, running
-from mosquitto_broker import Mosquitto
+from mosquitto_broker import PAGE, Mosquitto, free_port
 from mqtt_cases import LOT, TOPICS, agent_of, end, visit_until_answered, wait_until
 from server_process import ServerProcess
 
-from fedldp import Ledger
+from fedldp import Ledger, Plan, Schema
 from fedldp.results.tally import from_json
 from fedldp_fleet.agent.mqtt import MQTTRoad
 from fedldp_fleet.agent.roads import RoadError
+from fedldp_fleet.jobs import StatisticJob
 from fedldp_fleet.messages import Call
 from fedldp_fleet.mqtt import Message
 from fedldp_fleet.store.base import DONE
@@ -250,6 +254,67 @@ def test_answers_count_once_and_acknowledged_ones_always_whatever_is_killed(tmp_
 
 def logs(folder):
     return "\n".join(path.read_text()[-3000:] for path in folder.rglob("*log"))
+
+
+def test_the_page_works_when_it_is_followed(tmp_path):
+    """All its commands, in order, in an empty folder; only the ports are others."""
+    text = re.search(r"(?s)## Try it on one machine\n(.*?)\n## ", PAGE.read_text())[1]
+    script = "\n".join(re.findall(r"(?s)```bash\n(.*?)```", text))
+    script = script.replace("8883", str(free_port())).replace("8443", str(free_port()))
+    script = script.replace(" --listen", f" --page 127.0.0.1:{free_port()} --listen")
+    paths = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin"
+    done = subprocess.run(
+        ["bash", "-eu", "-c", f"trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n{script}\nwait"],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr + logs(tmp_path)
+    assert "Estimates from 1 vehicle" in done.stdout
+    plan = Plan.from_json((tmp_path / "plan.json").read_text())
+    assert plan.load_tally(tmp_path / "tally.json").reports == 1
+
+
+def test_a_device_answers_as_the_example_has_it(broker, tmp_path):
+    """It has the standard library and fedldp-vehicle alone, and is run until it is acknowledged."""
+    keys = {f"broker_{name}": str(path) for name, path in broker.keys("server").items()}
+    server = ServerProcess(tmp_path / "server", broker=broker.url, **keys)
+    server.enroll("car-1")
+    example = PAGE.parents[2] / "examples/mqtt"
+    for path in example.glob("*[!md]"):
+        shutil.copy(path, tmp_path)
+    OPERATOR.public.save(tmp_path / "operator.pub")
+    for path in broker.keys("car-1").values():
+        shutil.copy(path, tmp_path)
+    block = "import sys; sys.modules.update(fedldp=None, numpy=None, cryptography=None)"
+    program = f"{block}; from fedldp_vehicle.command import main; main()"
+    commands = re.findall(
+        r"    fedldp-vehicle ((?:.*\\\n)*.*)\n", (example / "README.md").read_text()
+    )
+    join, run = (shlex.split(each.replace("\\\n", " ")) for each in commands)
+    join[2] = broker.url
+    schema = Schema.of(speed=(0, 130), city=["Oslo", "Rome", "Lima"])
+    plan = Plan(schema, 1.0)
+    quick = dataclasses.replace(LOT, answer_seconds=1.0)
+    server.add(StatisticJob("spring", plan, 1, quick), OPERATOR)
+    server.start()
+    try:
+        environment = os.environ | {"PYTHONPATH": "."}
+
+        def status(*words):
+            command = [sys.executable, "-c", program, *words]
+            return subprocess.run(command, cwd=tmp_path, env=environment).returncode
+
+        assert status(*join) == 0
+        wait_until(lambda: status(*run) == 0 and server.job("spring").state == DONE, 300)
+        broker.kill()
+        assert status(*run) == 4
+        broker.start()
+    finally:
+        server.stop()
+    assert from_json(server.job("spring").result, plan).reports == 1
 
 
 def test_commands_join_a_broker_and_answer(broker, tmp_path):

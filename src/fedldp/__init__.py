@@ -43,7 +43,6 @@ __all__ = [
     "Within",
     "audit",
     "best_channel",
-    "campaigns",
     "coders",
     "combine_estimates",
     "compare_estimates",
@@ -62,7 +61,6 @@ __all__ = [
 if TYPE_CHECKING:
     from fedldp import (
         audit,
-        campaigns,
         coders,
         datasets,
         errors,
@@ -109,7 +107,7 @@ else:
     _load = attribute_loader(
         __name__,
         {
-            "": "audit campaigns coders datasets errors fleet learn mechanisms vehicle",
+            "": "audit coders datasets errors fleet learn mechanisms vehicle",
             "schema.attributes": "Angle BinnedNumber Category Distribution Number OptionalNumber "
             "Within",
             "coders.channel": "Channel",

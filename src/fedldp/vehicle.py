@@ -1617,7 +1617,7 @@ def signed_document(text: str, public: bytes, name: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> signed_document("{}", bytes(32), "fedldp campaign 1")
+    >>> signed_document("{}", bytes(32), "fedldp signed job 2")
     Traceback (most recent call last):
     ValueError: refused: it is not a signed text
     """

@@ -209,7 +209,7 @@ def test_a_handler_of_another_program_stops_nothing():
         def emit(self, _record):
             raise RuntimeError
 
-    logger = logging.getLogger("fedldp.fleet.campaigns")
+    logger = logging.getLogger("fedldp.fleet.vault")
     handler = Refuses()
     logger.addHandler(handler)
     try:
@@ -244,13 +244,10 @@ ENTRIES = (
     ("fedldp.vehicle", "main"),
     ("fedldp.cli.__init__", "main"),
     ("fedldp.cli.reports", "report_command"),
-    ("fedldp.cli.vehicle", "vehicle_command"),
     ("fedldp.fleet.vault.__main__", "main"),
     ("fedldp_fleet.flower.mod", "LDPMod"),
-    ("fedldp.campaigns.agent", "Agent"),
-    ("fedldp.campaigns.answers", "Answers"),
 )
-EXAMPLES = ("examples/mqtt/vehicle_mqtt.py", "examples/flower/iris/client_app.py")
+EXAMPLES = ("examples/flower/iris/client_app.py",)
 GUARDED = {
     ("fedldp.vehicle", "warn_owner"),
     ("fedldp._internal.owner", "open_standard_error"),
@@ -338,7 +335,6 @@ def test_no_program_of_a_vehicle_writes_to_standard_error_by_itself():
         ("fedldp.vehicle", "warn_owner"),
         ("fedldp.fleet.vault.process", "VaultConfig"),
         ("fedldp.fleet.vault.listener", "Listener"),
-        ("fedldp.campaigns.config", "VehicleConfig"),
         ("fedldp.budget.ledger", "Ledger"),
         ("fedldp.schema.quality", "DataQuality"),
     } <= found.keys()
@@ -367,9 +363,7 @@ def test_every_program_of_a_vehicle_is_run():
         "src/fedldp/_internal/owner.py",
         "src/fedldp/cli/__init__.py",
         "src/fedldp/cli/reports.py",
-        "src/fedldp/cli/vehicle.py",
         "src/fedldp/fleet/vault/__main__.py",
-        "examples/mqtt/vehicle_mqtt.py",
         "examples/flower/iris/client_app.py",
     }
 

@@ -225,7 +225,7 @@ def test_the_job_of_another_fleet_is_refused(pinned, tmp_path, monkeypatch):
 def test_a_signature_of_something_else_is_not_one_of_a_job(pinned, tmp_path, monkeypatch):
     one = signed(job(tmp_path))
     document = json.loads(one.signed)["signed"]
-    for other in ("fedldp campaign 1", "fedldp signed job 2"):
+    for other in ("fedldp question 3", "fedldp signed job 2"):
         question = replace(one.question("7", 1), signed=sign(KEY, document | {"format": other}))
         check_refused(pinned, question, "another format", monkeypatch)
 

@@ -1,10 +1,8 @@
 """The places where a vehicle answers a plan through its ledger, with one interface."""
 
-import datetime
 import json
 
 import numpy as np
-from campaigns import KEY, NOW, Clock, asked, sent
 from click.testing import CliRunner
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from nodes import Node
@@ -14,7 +12,6 @@ from fedldp import Calendar, Category, Number, Plan, Schema
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp.budget.ledger import Ledger
 from fedldp.budget.vehicle import Vehicle
-from fedldp.campaigns.answers import Accepted, Answers
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import FedLDPError
 from fedldp.fleet.protocol import Question
@@ -85,25 +82,6 @@ def counting(place, values):
         return values(vehicles)
 
     return read
-
-
-class InCampaign(Place):
-    """A vehicle over MQTT."""
-
-    has_calendars = False
-
-    def __init__(self, folder, cap=1):
-        super().__init__(folder, cap)
-        Accepted(folder / "campaigns.db").close()
-
-    def record(self, plan, job, number, _):
-        with Ledger(self.path, self.cap) as ledger, Accepted(self.folder / "campaigns.db") as file:
-            answers = Answers(
-                "north", KEY.public, SCHEMA, self.read_row, ledger, file, clock=Clock()
-            )
-            issued = NOW + datetime.timedelta(seconds=number)
-            answer = answers.accept(sent(asked(plan, job=job, number=number, issued=issued)))
-        return of_report(answer.payload[16:])
 
 
 class InMod(Place):

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -76,53 +75,6 @@ def write_table(folder, row):
     text = ",".join(names) + "\n" + ",".join(cells) + "\n"
     (folder / "rows.csv").write_bytes(text.encode("utf-8", "surrogatepass"))
     (folder / "rows.toml").write_text(SCHEMA.to_toml())
-
-
-def write_campaign(folder):
-    from campaigns import KEY, asked, sent
-
-    from fedldp.campaigns.campaign import utc_now
-
-    campaign = asked(PLAN, issued=utc_now().replace(microsecond=0))
-    (folder / "operator.pub").write_text(KEY.public.text)
-    (folder / "broker").mkdir()
-    (folder / "broker" / "spring.campaign").write_bytes(sent(campaign))
-    (folder / "broker" / "counter").touch()
-    return KEY.public.text
-
-
-def write_vehicle(folder, row):
-    write_table(folder, row)
-    write_campaign(folder)
-    (folder / "vehicle.toml").write_text(
-        'fleet = "north"\nbroker = "mqtt://localhost"\noperator = "operator.pub"\n'
-        f'data = "rows.csv"\nschema = "rows.toml"\ncap = "{CAP}"\n'
-    )
-
-
-def run_agent():
-    """Run `fedldp vehicle --once` with a broker that acknowledges what it gets."""
-    from functools import partial
-
-    import brokers
-
-    from fedldp.campaigns import config
-
-    broker = brokers.Broker()
-    for path in Path("broker").glob("*.campaign"):
-        broker.retained[f"fedldp/north/campaign/{path.stem}"] = path.read_bytes()
-
-    def acknowledge(_connection):
-        for _, topic, payload in broker.published[:]:
-            if "/answers/" in topic:
-                acknowledged = f"{topic.replace('/answers/', '/ack/')}/{payload[:16].hex()}"
-                broker.deliver("counter", acknowledged, b"")
-                Path("broker/answers").write_text(f"{topic} {payload.hex()}\n")
-
-    broker.on_idle = acknowledge
-    config._broker = lambda *_: broker
-    config.Agent = partial(config.Agent, patience=30, silence=0, tick=0.001)
-    run_command("vehicle", ".", "--once")
 
 
 def write_vault(folder, row):
@@ -190,39 +142,6 @@ def run_iris():
     Path("sent").write_text(str(len(reply.content["fedldp"]["fedldp"])))
 
 
-def write_example(folder, row):
-    write_row(folder, row)
-    key = write_campaign(folder)
-    settings = {"host": "localhost", "port": 1, "fleet": "north", "operator": key, "cap": CAP}
-    (folder / "settings.json").write_text(json.dumps(settings))
-
-
-def example():
-    """Import the example's vehicle, as it is beside vehicle.py and paho-mqtt."""
-    sys.path.insert(0, str(ROOT / "tests" / "helpers" / "fake_paho"))
-    sys.modules["vehicle"] = vehicle
-    path = ROOT / "examples" / "mqtt" / "vehicle_mqtt.py"
-    spec = importlib.util.spec_from_file_location("vehicle_mqtt", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.Connection.receive = receive_at_once
-    module.time = SimpleNamespace(
-        time=time.time, strptime=time.strptime, sleep=lambda _seconds: None
-    )
-    return module
-
-
-def receive_at_once(connection, _seconds):
-    return None if connection.messages.empty() else connection.messages.get()
-
-
-def run_example():
-    os.environ["FAKE_BROKER"] = "broker"
-    module = example()
-    module.main("init", "settings.json")
-    module.program(["settings.json", "row.json"])
-
-
 class Program(NamedTuple):
     """How a folder is made for a row, what runs there, and where its ledger is, if it has one."""
 
@@ -235,13 +154,9 @@ class Program(NamedTuple):
 PROGRAMS = {
     "vehicle.py": Program(write_row, run_file, None),
     "fedldp report": Program(write_row, run_report, LEDGER, ("fedldp.cli.reports",)),
-    "fedldp vehicle": Program(
-        write_vehicle, run_agent, LEDGER, ("fedldp.cli.vehicle", "campaigns")
-    ),
     "vault": Program(write_vault, run_vault, LEDGER, ("fedldp.fleet.vault.process",)),
     "LDPMod": Program(write_row, run_mod, LEDGER, ("nodes",)),
     "examples/flower": Program(write_row, run_iris, LEDGER, ("nodes", "sklearn.datasets")),
-    "examples/mqtt": Program(write_example, run_example, "state.json", ("campaigns",)),
 }
 
 
@@ -329,10 +244,6 @@ def ended(child):
 
 def spent(path):
     """Return what a ledger says, after all its checks."""
-    if path.suffix == ".json":
-        module = example()
-        with module.held_state(path.parent) as state:
-            return state.data["spent"]
     with fedldp.Ledger(path, CAP) as ledger:
         return {key: str(total) for key, total in ledger.totals().items()}
 
@@ -373,7 +284,7 @@ def main(name, place, *rows):
 # In a test.
 
 REPORT_BYTES = 16 + -(-PLAN.bits // 8)
-DEPLOYMENT = ("fedldp vehicle", "vault", "LDPMod", "examples/flower")  # tested by `make test-fleet`
+DEPLOYMENT = ("vault", "LDPMod", "examples/flower")  # tested by `make test-fleet`
 
 
 def check_standard_error(name, folder, rows):

@@ -48,7 +48,6 @@ PUBLIC = (
     "fedldp.counting.engines.duckdb",
     "fedldp.fleet",
     "fedldp_fleet.flower",
-    "fedldp.campaigns",
     "fedldp.storage.database",
     "fedldp.storage.files",
     "fedldp.storage.locks",
@@ -64,7 +63,7 @@ SUBJECTS = {
     "attributes": ("fedldp.schema.attributes",),
     "learn": ("fedldp.learn",),
     "data": ("fedldp.schema.quality", "fedldp.datasets", "fedldp.counting.engines"),
-    "fleet": ("fedldp.fleet", "fedldp.campaigns", "fedldp_fleet"),
+    "fleet": ("fedldp.fleet", "fedldp_fleet"),
     "storage": ("fedldp.storage", "fedldp.signing"),
     "core": ("fedldp",),
 }

@@ -1,44 +1,23 @@
 """A real mosquitto with TLS, client certificates and the access rules of the documentation."""
 
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import trustme
 
 from fedldp_fleet.mqtt import Broker
 
-CONFIGURATION = """
-user root
-listener {port} 127.0.0.1
-"""
-TLS = """
-cafile ca.crt
-certfile broker.crt
-keyfile broker.key
-require_certificate true
-use_identity_as_username true
-allow_zero_length_clientid false
-acl_file acl
-max_inflight_messages 1000
-max_queued_messages 100000
-"""
-RULES = """
-user server
-topic readwrite fedldp/north/open
-topic readwrite fedldp/north/job/+
-topic readwrite fedldp/north/question/+
-topic read fedldp/north/ask/+/+/+
-topic write fedldp/north/reply/+
+PAGE = Path(__file__).parents[3] / "docs/how-to/mqtt.md"
 
-pattern read fedldp/north/open
-pattern read fedldp/north/job/+
-pattern read fedldp/north/question/+
-pattern write fedldp/north/ask/+/%u/%c
-pattern read fedldp/north/reply/%c
-"""
+
+def documented(name):
+    """Return a file as the how-to page writes it."""
+    return re.search(rf"(?s)cat > {re.escape(name)} <<'END'\n(.*?)END\n", PAGE.read_text())[1]
 
 
 def program():
@@ -62,8 +41,10 @@ class Mosquitto:
         self._authority.cert_pem.write_to_path(folder / "ca.crt")
         for name in ("broker", "server", *names):
             self.issue(name)
-        (folder / "acl").write_text(RULES)
-        text = CONFIGURATION.format(port=self.port) + (TLS if tls else "allow_anonymous true\n")
+        (folder / "acl").write_text(documented("acl"))
+        text = documented("mosquitto.conf").replace("8883", f"{self.port} 127.0.0.1")
+        if not tls:
+            text = f"user root\nlistener {self.port} 127.0.0.1\nallow_anonymous true\n"
         (folder / "mosquitto.conf").write_text(text)
         self.process = None
 

@@ -23,9 +23,6 @@ _COMMANDS = {
         "advise", "advise_command", "Say which epsilon and strategy fit a schema and a fleet."
     ),
     "audit": _Entry("audit", "audit_command", "Prove from its integers how much a channel leaks."),
-    "campaign": _Entry(
-        "campaign", "campaign_group", "Ask vehicles over MQTT: publish, count, status, close."
-    ),
     "collect": _Entry(
         "collect",
         "collect_command",
@@ -65,9 +62,6 @@ _COMMANDS = {
     "train": _Entry("train", "train_command", "Simulate training: each vehicle sends a few bits."),
     "trend": _Entry(
         "estimates", "trend_command", "Show how estimates change over the periods of a calendar."
-    ),
-    "vehicle": _Entry(
-        "vehicle", "vehicle_command", "Answer the campaigns of a fleet over MQTT, as one vehicle."
     ),
 }
 
@@ -126,8 +120,7 @@ def fedldp() -> None:
     Plan:        schema, advise, plan
     Simulate:    data, collect, train, predict
     Deploy:      compile (for a device in C), report, ledger (on a vehicle),
-                 tally, estimate, trend (on a server), fleet (everything),
-                 campaign and vehicle (over MQTT)
+                 tally, estimate, trend (on a server), fleet (everything)
 
     \b
     fedldp demo                        train on flights, in seconds

@@ -8,8 +8,7 @@ way than the server find out if it asked them differently.
 
 The chain holds every question that a vehicle has answered. If the vault holds the operator's public
 key, it also holds the questions of signed jobs that no vehicle has answered, one for each round.
-What else was refused is in a list beside it, which has an end. The ledger of a vehicle that answers
-campaigns has such a chain too, of those that it has answered.
+What else was refused is in a list beside it, which has an end.
 """
 
 import hashlib

@@ -383,10 +383,10 @@ def combine_estimates(*estimates: Estimate) -> Estimate:
 
 
 def compare_estimates(one: Estimate, other: Estimate) -> Estimate:
-    """Return by how much the numbers of one campaign are larger than those of another.
+    """Return by how much the numbers of one collection are larger than those of another.
 
-    The two campaigns asked different vehicles, or the same ones with new randomness. If the values
-    of vehicles that answered both hardly changed, the intervals are too wide, never too narrow.
+    They asked different vehicles, or the same ones with new randomness. If the values of vehicles
+    that answered both hardly changed, the intervals are too wide, never too narrow.
 
     Parameters
     ----------

@@ -225,7 +225,7 @@ def test_means_within_groups_from_rows_to_estimates():
 
 
 def test_the_commands_take_groups_and_optional_numbers(tmp_path, capfd):
-    """From a file to estimates beside the truth, and the difference of two campaigns."""
+    """From a file to estimates beside the truth, and the difference of two collections."""
 
     def run(*arguments):
         done = CliRunner().invoke(command, [str(each) for each in arguments])
@@ -272,7 +272,7 @@ def test_the_commands_take_groups_and_optional_numbers(tmp_path, capfd):
     assert "Differences from 20000 vehicles" in run("estimate", plan, *tallies)
 
 
-def test_the_difference_of_two_campaigns_covers():
+def test_the_difference_of_two_collections_covers():
     """Of 300 pairs; 4.5 standard deviations below 94%: by chance in 1 of 10^5 runs."""
     coder, later = RandomizedResponse.of(2.0, 8), SIGNS.reshape(4, 2)[::-1].reshape(-1)
     spring = estimates(BY_MODEL, coder, SIGNS, 5_000, 300, 4)
@@ -313,7 +313,7 @@ def test_data_sets_hold_positions(tmp_path):
         Features(schema).encode(schema.rows({"speed": [1], "model": ["A"], "fuel": [1]}).matrix())
 
 
-def test_two_campaigns_combine():
+def test_two_collections_combine():
     plan = Plan(Schema((BY_MODEL,)), 6.0)
     with pytest.warns(DataWarning):
         both = [plan.simulate(ROWS, fedldp.source(i)).estimate() for i in (1, 2)]

@@ -8,7 +8,6 @@ import click
 from rich.table import Table
 
 from fedldp._internal.text import counted
-from fedldp.campaigns.config import VEHICLE_FILE, VehicleConfig
 from fedldp.cli.fleet.parts import FOLDER
 from fedldp.cli.plans import INPUT, console
 from fedldp.errors import DomainError, FedLDPError
@@ -49,11 +48,8 @@ def transparency_command(
     Without the operator's public key in vault.toml, questions that nobody
     answered are not in the chain. Refused questions are in a list of their own,
     which holds at most a thousand. The output contains nothing about vehicles.
-
-    FOLDER may also be that of a vehicle, with vehicle.toml: its chain holds the
-    campaigns that it has answered.
     """  # noqa: D301 (click wants the character \b itself)
-    found = Transparency.read(_ledger(folder))
+    found = Transparency.read(VaultConfig.load(folder).ledger_path)
     found = found if job is None else found.of_job(job)
     if compare is not None:
         other = _read(compare)
@@ -62,13 +58,6 @@ def transparency_command(
         click.echo(json.dumps(found.to_document(), indent=2))
     else:
         _show(found)
-
-
-def _ledger(folder: Path) -> Path:
-    """Return the ledger of a vault, or of a vehicle that answers campaigns."""
-    if (folder / VEHICLE_FILE).exists():
-        return VehicleConfig.load(folder).ledger_path
-    return VaultConfig.load(folder).ledger_path
 
 
 def _read(path: Path) -> Transparency:
