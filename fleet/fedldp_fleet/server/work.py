@@ -116,7 +116,7 @@ def training(
     target_surveyed = 0 if target is None else round(settings.target_share * vehicles)
     asked = vehicles - surveyed - target_surveyed
     if rounds is None:
-        group = settings.group_size(d, asked, linear)
+        group = settings.group_size(d, asked, model.goal if linear else None, clip.length)
         rounds = max(1, -(-asked // group))
         if settings.max_iter is not None:
             rounds = min(rounds, settings.max_iter)

@@ -121,7 +121,7 @@ def _steps(server: str, profile: Profile, goal: Objective, train: int, d: int) -
             f"{rate:g}/d = {rate / d:.3g}"
         )
     settings = library_settings(Way("", server=server), 1.0, train, d)
-    group = settings.group_size(d, train)
+    group = settings.group_size(d, train, goal)
     rounds = -(-train // group)
     rate = settings.recipe(d, rounds, goal.distance).rate
     return f"{rounds} groups of {group:,} vehicles, learning rate {rate:.3g}"

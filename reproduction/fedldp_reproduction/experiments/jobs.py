@@ -241,7 +241,7 @@ def _models(job: Job, train: Linear | Layered, random: Source) -> Iterator[Float
             yield training.models
     else:
         settings = library_settings(way, job.epsilon, n, d)
-        group = settings.group_size(d, n)
+        group = settings.group_size(d, n, train.objective)
         recipe = settings.recipe(d, -(-n // group), train.objective.distance)
         training = Training(
             train,

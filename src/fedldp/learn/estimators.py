@@ -852,7 +852,7 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
         >>> late = X[:, 0] > 0.6
         >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), random_state=0)
         >>> print(model.fit(X[:3000], late[:3000]).compare(X[3000:], late[3000:]))
-        The model errs by 0.015 on 1,000 rows, and always the same answer by 0.399: 0.384 +- 0.032
+        The model errs by 0.012 on 1,000 rows, and always the same answer by 0.399: 0.387 +- 0.0317
         less. It beats the base rate.
         """
         return Comparison.of_labels(y, self.predict(X))
@@ -917,7 +917,7 @@ class LDPLinearRegression(_Regression, _LinearModel):
     coef_std_ : ndarray of shape (n_features,) or None
         The standard deviation of each coefficient that noise and prior leave; None unless the
         server is noise-aware. It is cautious: on synthetic problems, two of them held the
-        coefficient in 94% to 100% of the cases (docs/learning.md).
+        coefficient in 98% to 100% of the cases (docs/learning.md).
     clipped_ : ClippedShare or None
         The share of gradients that were clipped, as a survey of the target has found it. If it is
         surely large, an `AccuracyWarning` says so.
@@ -981,7 +981,7 @@ class LDPLogisticRegression(_Probabilities, _LinearModel):
     coef_std_ : ndarray of the shape of coef_, or None
         The standard deviation of each coefficient that noise and prior leave; None unless the
         server is noise-aware. It is cautious: on synthetic problems, two of them held the
-        coefficient in 94% to 100% of the cases (docs/learning.md).
+        coefficient in 98% to 100% of the cases (docs/learning.md).
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
     {attributes}
@@ -1049,7 +1049,7 @@ class LDPLinearSVC(_Classification, _LinearModel):
     coef_std_ : ndarray of shape (1, n_features) or None
         The standard deviation of each coefficient that noise and prior leave; None unless the
         server is noise-aware. It is cautious: on synthetic problems, two of them held the
-        coefficient in 94% to 100% of the cases (docs/learning.md).
+        coefficient in 98% to 100% of the cases (docs/learning.md).
     classes_ : ndarray of shape (2,)
         The labels, sorted.
     {attributes}

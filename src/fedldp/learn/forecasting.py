@@ -188,7 +188,7 @@ def forecast(
     >>> few.score_noise > 10 * many.score_noise
     True
     >>> print(many)
-    1,000,000 vehicles with epsilon = 1, each asked once, in 100 rounds. A part is asked first ...
+    1,000,000 vehicles with epsilon = 1, each asked once, in 260 rounds. A part is asked first ...
     Of 5 weights, 5 have less noise than they may be large; the others will stay near 0.
     Noise moves a typical score by 0.07, where a model moves it by up to 4.9.
     To make that at most 10%: 15,000 vehicles. Expect that.
@@ -200,7 +200,8 @@ def forecast(
     encoding = Features(features, settings.reference)
     noisy = partial(_noisy, settings, encoding, goal)
     deviations, prior, kind, asked = _deviations(settings, encoding, goal, vehicles)
-    group = settings.group_size(encoding.dimensions, asked)
+    clip = _clip(settings, prior, vehicles)
+    group = settings.group_size(encoding.dimensions, asked, goal, clip.length)
     found = Forecast(
         epsilon=settings.epsilon,
         vehicles=vehicles,
@@ -278,6 +279,11 @@ def _noisy(settings: Settings, encoding: Features, goal: Objective, vehicles: in
     return float(np.sqrt((shrunk * prior.squares).sum() / spread))
 
 
+def _clip(settings: Settings, prior: Prior, vehicles: int) -> Clip:
+    """Return where gradients are clipped."""
+    return settings.clip_for(prior, vehicles) or Clip(prior.objective.length, LINEAR_LENGTH)
+
+
 def _deviations(
     settings: Settings, encoding: Features, goal: Objective, vehicles: int
 ) -> tuple[Floats, Prior, str | None, int]:
@@ -286,7 +292,7 @@ def _deviations(
     if survey is not None:
         encoding = replace(encoding, scaling=survey.start)
     prior = Prior.of(encoding, goal)
-    clip = settings.clip_for(prior, vehicles) or Clip(goal.length, LINEAR_LENGTH)
+    clip = _clip(settings, prior, vehicles)
     target = settings.target_survey_for(clip, vehicles)
     asked = vehicles - settings.surveyed(survey, target, vehicles)
     plan = settings.plan(encoding.dimensions, clip.length, clip.mean_length)

@@ -9,13 +9,21 @@ R / h_j^2. The best linear step is then that of a Kalman filter,
     theta_j <- theta_j - K G_j / h_j,    K = 1 / (t + q_j),    q_j = R / (h_j tau_j)^2,
 
 in round t = 1, 2, ... A weight that is below the noise, whose q is large, hardly moves: it does not
-random-walk, and it stays near 0. Two things are different from the textbook, as weights depend on
+random-walk, and it stays near 0. Three things are different from the textbook, as weights depend on
 each other and curvatures are only roughly known:
 
 - What the filter knows fades: K = c / (t + c (q_j + g)) with c = `FADING`. The first rounds were
-  seen from afar, and directions with little curvature need longer steps later on.
-- g = `CAUTION` times the number of attributes limits the first steps. Attributes that move together
-  add up, at the worst all of them.
+  seen from afar, and directions with little curvature need longer steps later on: one with a share
+  r of the assumed curvature keeps about (c (q + g) / T)^(r c) of its distance after T rounds.
+- g = `CAUTION` times the number of attributes and of scores limits the first steps. Attributes that
+  move together add up, at the worst all of them.
+- Gains compare the noise of each weight with that weight alone, but noise of all weights adds up in
+  the scores. It makes them vary between rounds by V, the sum of K_j R E[x_j^2] / (2 h_j^2), and the
+  loss bends, so that noise as large as the scores themselves moves the mean of the gradient. All
+  gains are therefore divided by 1 + V / s^2, with s how far a number moves a score by the prior.
+
+Rounds cost nothing but time. With more of them the filter follows the bend of the loss more
+closely, and each has more noise: `auto_aware_group` balances both.
 
 With several labels, the gradients of all labels add up to 0 in each feature, and so do the weights.
 What the reports say about the sum is noise: it is taken out of G, and R falls by the factor
@@ -31,6 +39,7 @@ deviations hold for correlated attributes too (docs/learning.md); they are about
 vehicles' clipped gradients would lead to, and cautious where the noise is small.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -41,12 +50,13 @@ from fedldp.learn.features import Features
 from fedldp.learn.objectives import Objective
 
 # Settled on synthetic problems (benchmarks/synthetic.py); see docs/learning.md.
-FADING = 8.0
+FADING = 32.0
 CAUTION = 0.25
-DOUBT = 1 / 8
+DOUBT = 1 / 16
 WIDER = 1.5
 NUMBER, LABEL, CONSTANT = 1 / 3, 1 / 12, 1 / 2  # by how much of the distance each moves a score
 SPREAD = 1 / 9  # the mean square of a number that was not surveyed, on the scale of [-1, 1]
+FEWEST_ROUNDS, MOST_ROUNDS = 30, 500
 
 _MEMORY = 0.1  # the weight of the last round in the mean length of gradients
 
@@ -228,6 +238,25 @@ def score_variance(prior: Prior, variance: float) -> float:
     return float((weights * prior.squares).sum())
 
 
+def auto_aware_group(goal: Objective, vehicles: int, variance: float) -> int:
+    """Return how many vehicles a noise-aware server asks in a round.
+
+    For n vehicles there are h s sqrt(n / R) rounds, at least 30 and at most 500, where R is the
+    variance of a coordinate of one report, s is how far a number moves a score by the prior, and h
+    the curvature of the loss at the beginning.
+
+    >>> from fedldp.learn.objectives import objective
+    >>> logistic = objective("logistic")
+    >>> [auto_aware_group(logistic, 294_611, variance) for variance in (5.9, 1.14, 0.29)]
+    [1978, 870, 590]
+    >>> auto_aware_group(logistic, 10_000, 1.14)
+    161
+    """
+    curvature = float(goal.curvature(np.array([goal.first_slope]))[0])
+    rounds = curvature * NUMBER * goal.distance * math.sqrt(vehicles / variance)
+    return max(1, math.ceil(vehicles / min(MOST_ROUNDS, max(FEWEST_ROUNDS, rounds))))
+
+
 def gains(
     prior: Prior, known: Knowledge, variance: Floats | float, number: int
 ) -> tuple[Floats, Floats]:
@@ -236,8 +265,11 @@ def gains(
     slopes = np.where(seen, known.length / prior.length, prior.objective.first_slope)
     curvature = prior.objective.curvature(slopes)[:, None] * prior.squares
     noise = variance / (curvature * prior.deviations) ** 2
-    first = noise + CAUTION * prior.attributes
-    return np.minimum(1.0, FADING / (number + FADING * first)), curvature
+    first = noise + CAUTION * prior.attributes * prior.objective.outputs
+    gain = np.minimum(1.0, FADING / (number + FADING * first))
+    noise_of_scores = gain * prior.squares * variance / (2 * curvature**2)
+    of_a_score = noise_of_scores.sum(axis=1, keepdims=True) / prior.objective.outputs
+    return gain / (1 + of_a_score / (NUMBER * prior.objective.distance) ** 2), curvature
 
 
 def filtered(

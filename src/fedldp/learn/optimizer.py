@@ -641,17 +641,6 @@ def auto_group(vehicles: int, share: float) -> int:
     return max(1, enough, math.ceil(vehicles / ROUNDS))
 
 
-def auto_aware_group(vehicles: int) -> int:
-    """Return how many vehicles a noise-aware server asks in a round.
-
-    That makes 30 to 100 rounds, one for each 1,000 vehicles.
-
-    >>> auto_aware_group(294_611), auto_aware_group(10_000)
-    (2947, 334)
-    """
-    return max(1, math.ceil(vehicles / min(100, max(30, vehicles // 1000))))
-
-
 def auto_rate(distance: float, dimensions: int, rounds: int) -> float:
     """Return the learning rate with which Adam can cover a distance, with any amount of noise.
 

@@ -15,7 +15,8 @@ from fedldp.learn.clipping import Clip
 from fedldp.learn.features import REFERENCES
 from fedldp.learn.model import Model
 from fedldp.learn.networks import LINEAR_LENGTH
-from fedldp.learn.noise_aware import Prior
+from fedldp.learn.noise_aware import Prior, auto_aware_group
+from fedldp.learn.objectives import Objective
 from fedldp.learn.optimizer import (
     AUTO,
     LINEAR,
@@ -26,7 +27,6 @@ from fedldp.learn.optimizer import (
     Optimizer,
     Recipe,
     State,
-    auto_aware_group,
     auto_group,
     auto_rate,
 )
@@ -99,9 +99,12 @@ class Settings:
 
     Examples
     --------
+    >>> from fedldp.learn import objective
     >>> settings = Settings(epsilon=4.0)
-    >>> settings.strategy, settings.plan(36).bits, settings.group_size(36, vehicles=294_611)
-    ('directions', 30, 2947)
+    >>> settings.strategy, settings.plan(36).bits
+    ('directions', 30)
+    >>> settings.group_size(36, 294_611, objective("logistic"))
+    590
     >>> settings = Settings(epsilon=4.0, strategy="sample", optimizer="adam")
     >>> settings.mechanism, settings.plan(33).bits, settings.group_size(33, vehicles=294_611)
     ('near-zero', 11, 990)
@@ -365,8 +368,8 @@ class Settings:
         """Return where the gradients of a task are clipped, if a survey comes first."""
         if survey is not None:
             task = task.scaled(survey.start)
-        prior = task.prior if task.predicts_number else None
-        return self.clip_for(prior, len(task)) or Clip(task.length, task.mean_length)
+        clip = self.clip_for(task.prior, len(task))
+        return clip or Clip(task.length, task.mean_length)
 
     def clip_for_model(self, model: Model, survey: Survey | None, vehicles: int) -> Clip:
         """Return where the gradients of a model are clipped.
@@ -392,7 +395,7 @@ class Settings:
         >>> Settings(1.0).clip_for_model(model, None, 10_000).length < 1
         True
         """
-        if model.layers is None and not model.goal.classifies:
+        if model.layers is None:
             features = model.features
             if survey is not None:
                 features = replace(features, scaling=survey.start)
@@ -401,7 +404,9 @@ class Settings:
         return Clip(model.goal.length, model.network.mean_length)
 
     def clip_for(self, prior: Prior | None, vehicles: int) -> Clip | None:
-        """Return where the gradients of a linear regression with directions are clipped.
+        """Return where the gradients of a linear model are clipped, if a rule decides it.
+
+        For a regression it depends on the fleet. Without privacy next to nothing is clipped.
 
         Parameters
         ----------
@@ -413,7 +418,7 @@ class Settings:
         Returns
         -------
         fedldp.learn.clipping.Clip or None
-            The clip; None for other models and strategies, whose clip does not depend on the fleet.
+            The clip; None where it is that of the objective.
 
         Examples
         --------
@@ -422,12 +427,14 @@ class Settings:
         >>> [Settings(1.0, survey=None).clip_for(prior, n).length for n in (10_000, 1_000_000)]
         [0.601, 0.905]
         """
-        if prior is None or prior.objective.classifies or self.strategy != DIRECTIONS:
+        if prior is None or self.strategy != DIRECTIONS:
+            return None
+        if not self.private and isinstance(self.bound, str):
+            return Clip.loose(prior)
+        if prior.objective.classifies:
             return None
         if not isinstance(self.bound, str):
             return Clip.at(self.bound, prior.length)
-        if not self.private:
-            return Clip.loose(prior)
         unit = cast(Plan, self.plan(len(prior.squares)))
         ((coder, _),) = unit.parts[0].asked
         reports = max(1, vehicles) * self.participations
@@ -674,7 +681,9 @@ class Settings:
         of_numbers = 0 if survey is None else round(self.survey_share * vehicles)
         return of_numbers + (0 if target is None else round(self.target_share * vehicles))
 
-    def group_size(self, dimensions: int, vehicles: int, linear: bool = True) -> int:
+    def group_size(
+        self, dimensions: int, vehicles: int, goal: Objective | None = None, length: float = 1.0
+    ) -> int:
         """Return how many vehicles are asked in a round.
 
         Parameters
@@ -683,8 +692,10 @@ class Settings:
             The number of weights of the model.
         vehicles : int
             The number of vehicles that are asked for gradients.
-        linear : bool, default=True
-            Whether the model is linear.
+        goal : Objective, optional
+            What a linear model minimizes; None for other models.
+        length : float, default=1.0
+            Where the length of a gradient is clipped, if `bound` is "auto".
 
         Returns
         -------
@@ -693,9 +704,10 @@ class Settings:
         """
         if self.group != "auto":
             return int(self.group)
-        if self.optimizer_for(linear).needs_prior:
-            return auto_aware_group(vehicles)
-        return auto_group(vehicles, self.plan(dimensions).parts[0].share)
+        plan = self.plan(dimensions, length)
+        if goal is None or not self.optimizer_for(linear=True).needs_prior:
+            return auto_group(vehicles, plan.parts[0].share)
+        return auto_aware_group(goal, vehicles, _variance_of_a_report(plan, goal))
 
     def recipe(self, dimensions: int, rounds: int, distance: float, linear: bool = True) -> Recipe:
         """Return how the server steps, with a learning rate that is a number.
@@ -780,7 +792,8 @@ class Settings:
         plans = [each.plan(d, clip.length, clip.mean_length) for each in levels]
         linear = task.prior is not None
         asked = len(task) - self.surveyed(survey, target, len(task))
-        group = levels[0].group_size(d, asked, linear)
+        goal = None if task.prior is None else task.prior.objective
+        group = levels[0].group_size(d, asked, goal, clip.length)
         rounds = max(1, -(-asked // group)) * self.participations
         if self.max_iter is not None:
             rounds = min(rounds, self.max_iter)
@@ -812,6 +825,20 @@ class Settings:
 
 _FOR_SAMPLES = ("k", "outputs", "threshold", "study")
 _FOR_DIRECTIONS = ("mean_length", "fleet")
+
+
+def _variance_of_a_report(plan: Plan | NoPrivacy, goal: Objective) -> float:
+    """Return the most that the variance of a coordinate of one report is, by its public length.
+
+    Its noise is one part of it. The other is that gradients differ between vehicles.
+    """
+    if isinstance(plan, NoPrivacy):
+        return (LINEAR_LENGTH * goal.length) ** 2
+    (part,) = plan.parts
+    ((coder, attribute),) = part.asked
+    noise = float(coder.noise_at(LINEAR_LENGTH)) / part.share
+    return (noise + LINEAR_LENGTH**2) * attribute.estimand.half_width**2
+
 
 PLAN_OPTIONS = tuple(  # that a plan for gradients is made with
     each.name

@@ -131,11 +131,6 @@ class Task(ABC):
         """
         raise DomainError("this task has no numbers that a survey can ask for.")
 
-    @property
-    def predicts_number(self) -> bool:
-        """Whether a survey can ask for the target, which is then mapped: see `Scaling`."""
-        return False
-
     def targets(self, vehicles: Rows, source: Source) -> Floats:
         """Return the targets of some vehicles on the scale of [-1, 1], for a survey of a target.
 
@@ -408,11 +403,6 @@ class Linear(Supervised):
             goal = goal.with_factor(self.target[1])
         network = Network.linear(self.examples.dimensions, goal)
         object.__setattr__(self, "network", network)
-
-    @property
-    def predicts_number(self) -> bool:
-        """Whether a survey can ask for the target."""
-        return not self.objective.classifies
 
     def targets(self, vehicles: Rows, source: Source) -> Floats:
         _, found = self.examples.read(self._one_row(vehicles, source))
