@@ -1,15 +1,20 @@
 """Flower as a road: real SuperLink and SuperNodes with TLS and keys, real agents and ledgers."""
 
+import contextlib
 import datetime
+import subprocess
+import threading
 
 import pytest
 from engine_cases import OPERATOR, PLAN, statistic, training
 from flower_road import FlowerRoad
+from server_process import wait_until
 
 from fedldp.results.tally import from_json
 from fedldp_fleet.jobs import Schedule
 from fedldp_fleet.store.base import DONE
 
+VEHICLES, ROUNDS, PATIENCE = 30, 6, 400.0
 NOW = datetime.datetime.now(datetime.UTC)
 OPEN = Schedule(NOW - datetime.timedelta(hours=1), NOW + datetime.timedelta(hours=1))
 
@@ -47,3 +52,56 @@ def test_the_front_passes_on_what_nodes_need_and_nothing_else(road):
     for path in ("/v1/fleet/../control/list-runs", "/v1/fleet/%2e%2e/control/list-runs"):
         assert road.says(path) in (400, 403)
     assert road.says("/v1/fleet/pull-messages") == 415  # it is the SuperLink that objects
+
+
+@pytest.mark.faults
+def test_kills_of_all_parts_lose_and_repeat_nothing(road):
+    """The SuperLink, a SuperNode, the ServerApp and an agent, each at its moment; minutes."""
+    for name in ("depot", "yard"):
+        road.add(name, VEHICLES)
+    long = Schedule(OPEN.opens, OPEN.closes, round_seconds=600.0)
+    road.server.add(training(rounds=ROUNDS, group=2 * VEHICLES // ROUNDS, schedule=long), OPERATOR)
+    ended, runs = threading.Event(), []
+
+    def keep_running():
+        """Run the app again when it has died, and start nodes again, as a supervisor does."""
+        while not ended.is_set():
+            with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
+                runs.append(0)
+                road.run_app()
+            ended.wait(1.0)
+
+    def keep_nodes():
+        while not ended.wait(1.0):
+            for name in ("depot", "yard"):
+                if road.programs[road.node(name)].poll() is not None:
+                    road.start_node(name)
+
+    threads = [threading.Thread(target=each) for each in (keep_running, keep_nodes)]
+    for each in threads:
+        each.start()
+    try:
+        round_begins(road, 2)
+        road.kill("depot")  # the agent
+        road.start_agent("depot", "--listen", str(road.socket("depot")))
+        round_begins(road, 3)
+        wait_until(road.kill_server_app)
+        round_begins(road, 4)
+        road.kill(road.node("yard"))
+        round_begins(road, 5)
+        road.kill("link")
+        road.start_link()
+        wait_until(lambda: road.server.job("learn").state == DONE, PATIENCE)
+    finally:
+        ended.set()
+        for each in threads:
+            each.join()
+    assert sum(answers(road, "learn")) == 2 * VEHICLES
+    assert road.server.read(lambda store: store.uncounted("learn")) == []
+    spent = road.spent("depot") | road.spent("yard")
+    assert list(spent.values()) == [2] * 2 * VEHICLES
+    assert len(runs) >= 3
+
+
+def round_begins(road, number):
+    wait_until(lambda: road.server.job("learn").round >= number, PATIENCE)

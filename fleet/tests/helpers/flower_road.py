@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import json
+import os
+import signal
 import ssl
 import subprocess
 from pathlib import Path
@@ -72,8 +74,26 @@ class FlowerRoad(Deployment):
         files = {"ca-certfile": "ca.crt", "certfile": "server.pem", "keyfile": "server.key"}
         words = [word for name, file in files.items() for word in (f"--ssl-{name}", file)]
         address = ["--host", "127.0.0.1", "--port", str(self.port)]
-        self.popen("link", "flower-superlink", *address, "--enable-supernode-auth", *words)
+        kept = ["--enable-supernode-auth", "--database", str(self.folder / "link.db")]
+        self.popen("link", "flower-superlink", *address, *kept, *words)
         self.wait()
+
+    def kill(self, key):
+        """Kill a program and all that it has started, as a crash does it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.programs[key].pid, signal.SIGKILL)
+        self.programs[key].wait()
+
+    def kill_server_app(self):
+        """Kill the ServerApp alone; return whether there was one."""
+        own, found = f"FLWR_HOME={self.environment['FLWR_HOME']}\0".encode(), False
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                ours = own in (folder / "environ").read_bytes() + b"\0"
+                if ours and b"flwr-serverapp" in (folder / "cmdline").read_bytes():
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    found = True
+        return found
 
     def popen(self, key, name, *words):
         self.programs[key] = self.start(name, *words)
@@ -104,9 +124,12 @@ class FlowerRoad(Deployment):
         self.server.enroll(f"flower-{number}", vehicles)
         return number
 
+    def node(self, name):
+        return f"node {name}"
+
     def start_node(self, name):
         self.popen(
-            f"node {name}",
+            self.node(name),
             "flower-supernode",
             *("--superlink", f"127.0.0.1:{self.front}", "--root-certificates", "ca.crt"),
             *("--auth-supernode-private-key", f"{name}.key", "--port", str(free_port())),
