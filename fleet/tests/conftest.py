@@ -11,7 +11,7 @@ _NUMBERS = itertools.count()
 class SQLiteStores:
     """Makes stores in files."""
 
-    executor = Database  # what executes each statement
+    executor, acts = Database, ("execute", "execute_many")  # what executes each statement
 
     def __init__(self, request):
         self._folder = request.getfixturevalue("tmp_path")
@@ -22,6 +22,8 @@ class SQLiteStores:
 
 class PostgreSQLStores:
     """Makes stores in databases of a real PostgreSQL."""
+
+    acts = ("execute",)
 
     def __init__(self, request):
         from fedldp_fleet.store import postgresql

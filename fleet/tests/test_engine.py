@@ -552,7 +552,7 @@ def test_a_server_that_is_killed_at_any_statement_counts_once(
 
         return execute_or_die
 
-    for name in ("execute", "execute_many"):
+    for name in stores.acts:
         monkeypatch.setattr(stores.executor, name, watched(getattr(stores.executor, name)))
     kills = 0
     for statement in range(1, 1000, step):

@@ -1,7 +1,7 @@
 """Where requests meet the store: many of them in one transaction, in one thread.
 
-While a transaction is written to disk, the next requests gather. Answers are parsed before their
-transaction begins, so that it is short.
+While a transaction is written to disk, and twice as long again, the next requests gather: the more
+work there is, the more of them share a transaction. Answers are parsed before it begins.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ T = TypeVar("T")
 STATE_ENDING = ".state.json"  # of a training, in the second place
 TROUBLE = "trouble"  # in the store's settings: why the last step failed; empty if it did not
 MOST_AT_ONCE = 512  # requests in a transaction
+GATHER_FACTOR, MOST_GATHER_SECONDS = 2, 0.05  # of what the last transaction took
 TICK_SECONDS = 0.5
 HEARD_SECONDS = 30.0  # between two times at which it is stored whom this process has heard
 REFRESH_SECONDS = 0.05
@@ -79,6 +80,7 @@ class Desk:
         self._ticking: asyncio.Task[None] | None = None
         self._is_full = self._is_closed = False
         self._heard_due = 0.0
+        self._gather_seconds = 0.0
         self._trouble: str | None = None
         self._jobs = _Jobs(store)
 
@@ -161,11 +163,15 @@ class Desk:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
+                await asyncio.sleep(self._gather_seconds)
                 batch, self._waiting = (
                     self._waiting[:MOST_AT_ONCE],
                     self._waiting[MOST_AT_ONCE:],
                 )
+                began = loop.time()
                 results = await loop.run_in_executor(self._thread, self._transact, batch)
+                taken = loop.time() - began
+                self._gather_seconds = min(GATHER_FACTOR * taken, MOST_GATHER_SECONDS)
                 for each, result in zip(batch, results, strict=True):
                     if each.reply.done():  # its connection is gone
                         continue
@@ -187,11 +193,11 @@ class Desk:
             parsed = iter(self._parse(answers))
             with self._store.transaction() as store:
                 now, results = self._clock(), []
-                self._guard.refresh(store)
                 store.expect(
                     {agent for each in batch for agent in each.agents},
                     [(each.job, each.round, each.identifier) for each in answers],
                 )
+                self._guard.refresh(store)
                 for each in batch:
                     given = (store, now) if each.answer is None else (store, now, next(parsed))
                     try:

@@ -5,14 +5,14 @@ close a round. If a process dies, PostgreSQL rolls its transaction back and give
 another one. If PostgreSQL dies, whatever was not acknowledged is repeated by agents.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, final
 
 from fedldp.errors import DomainError, MissingExtra
 from fedldp_fleet.store.base import Transaction
-from fedldp_fleet.store.statements import Statements
+from fedldp_fleet.store.statements import Key, Statements, TableText
 
 try:
     import psycopg
@@ -28,7 +28,7 @@ CONNECT_TIMEOUT_SECONDS = 10
 
 _LOCK_NUMBER = int.from_bytes(b"fedldp")
 _LOCK = f"SELECT pg_advisory_xact_lock({_LOCK_NUMBER})"
-_WRITE, _READ = "BEGIN READ WRITE", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE, _READ = ("BEGIN READ WRITE", _LOCK), ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
 
 # A process that stops in a transaction, or a machine that is cut off, gives the lock back.
 _OPTIONS = {
@@ -40,6 +40,15 @@ _OPTIONS = {
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
+}
+
+_TYPES = {
+    "str": "text",
+    "bytes": "bytea",
+    "int": "bigint",
+    "bool": "boolean",
+    "float": "double precision",
+    "float | None": "double precision",
 }
 
 # Names are compared byte by byte, as SQLite does.
@@ -160,9 +169,28 @@ class Session:
         cursor = self._cursor.execute(_marked(statement), values or None)
         return cursor.fetchall() if cursor.description else []
 
-    def execute_many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Execute a statement without rows for each of many values."""
-        self._cursor.executemany(_marked(statement), rows)
+    def put(self, text: TableText, rows: Sequence[Key]) -> None:
+        """Add or replace rows of a table, in one statement."""
+        listed, unnest = ", ".join(text.columns), f"unnest({_arrays(text.types)})"
+        self.execute(
+            f"INSERT INTO {text.name} ({listed}) SELECT * FROM {unnest} "  # noqa: S608 (our names)
+            f"{text.on_conflict}",
+            tuple(map(list, zip(*rows, strict=True))),
+        )
+
+    def remove(self, text: TableText, keys: Sequence[Key]) -> None:
+        """Remove the rows with these keys from a table, in one statement."""
+        unnest = f"unnest({_arrays(text.types[: text.keys])})"
+        self.execute(
+            f"DELETE FROM {text.name} WHERE ({', '.join(text.columns[: text.keys])}) "  # noqa: S608
+            f"IN (SELECT * FROM {unnest})",
+            tuple(map(list, zip(*keys, strict=True))),
+        )
+
+    def begin(self, statements: Iterable[str]) -> None:
+        """Begin a transaction."""
+        for statement in statements:
+            self.execute(statement)
 
     def close(self) -> None:
         """Close the connection."""
@@ -192,7 +220,6 @@ class PostgreSQLStore:
         self.url, self._role = url, COMMAND
         self._idle: list[Session] = []
         with self._session(_WRITE) as session:
-            session.execute(_LOCK)
             exists = session.execute("SELECT to_regclass('settings') IS NOT NULL") == [(True,)]
             if not exists and not create:
                 raise DomainError(
@@ -214,7 +241,6 @@ class PostgreSQLStore:
     def transaction(self) -> Iterator[Transaction]:
         """Run a transaction, after those of all other processes."""
         with self._session(_WRITE) as session:
-            session.execute(_LOCK)
             statements = Statements(session, _ORIGIN)
             yield statements
             statements.flush()
@@ -247,7 +273,7 @@ class PostgreSQLStore:
         self._close_idle()
 
     @contextmanager
-    def _session(self, begin: str) -> Iterator[Session]:
+    def _session(self, begin: tuple[str, ...]) -> Iterator[Session]:
         """Run a block in a transaction of its own connection."""
         try:
             session = self._begun(begin)
@@ -258,17 +284,17 @@ class PostgreSQLStore:
         except psycopg.Error as error:
             raise _failed(error) from error
 
-    def _begun(self, begin: str) -> Session:
+    def _begun(self, begin: tuple[str, ...]) -> Session:
         """Begin a transaction; connections that were cut are replaced."""
         while self._idle:
             with suppress(IndexError, psycopg.Error):
                 session = self._idle.pop()
                 with _closed_if_it_fails(session):
-                    session.execute(begin)
+                    session.begin(begin)
                 return session
         session = Session(self.url, self._role)
         with _closed_if_it_fails(session):
-            session.execute(begin)
+            session.begin(begin)
         return session
 
     def _close_idle(self) -> None:
@@ -290,6 +316,10 @@ def _failed(error: psycopg.Error) -> OSError:
     busy = isinstance(error, psycopg.errors.LockNotAvailable)
     which = TimeoutError if busy else OSError
     return which(f"PostgreSQL failed: {error}. Whatever was not acknowledged is repeated.")
+
+
+def _arrays(types: Iterable[str]) -> str:
+    return ", ".join(f"%b::{_TYPES[each]}[]" for each in types)  # in their binary form
 
 
 @lru_cache(maxsize=256)

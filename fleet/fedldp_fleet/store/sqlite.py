@@ -1,16 +1,16 @@
 """The server's store in one SQLite file, which one server uses."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import final
 
 from fedldp.errors import DomainError
 from fedldp.storage import locks
-from fedldp.storage.database import Database, Kind, snapshot
+from fedldp.storage.database import Database, Kind, Readable, snapshot
 from fedldp_fleet.store.base import Transaction
-from fedldp_fleet.store.statements import Statements
+from fedldp_fleet.store.statements import Key, Statements, TableText, marks
 
 KIND = Kind(
     name="store of a server",
@@ -118,7 +118,7 @@ class SQLiteStore:
     def transaction(self) -> Iterator[Transaction]:
         """Run a transaction. SQLite admits one at a time."""
         with self._file.transaction():
-            statements = Statements(self._file)
+            statements = Statements(_Connection(self._file))
             yield statements
             statements.flush()
 
@@ -153,4 +153,24 @@ class SQLiteStore:
 def reading(path: Path) -> Iterator[Transaction]:
     """Read one state of a file, and write nothing, not even beside it."""
     with snapshot(path, KIND, inspect=False) as file:
-        yield Statements(file)
+        yield Statements(_Connection(file))
+
+
+@final
+class _Connection:
+    """A file, or a snapshot of one, in which nothing can be written."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file, self.execute = file, file.execute
+
+    def put(self, text: TableText, rows: Sequence[Key]) -> None:
+        listed = ", ".join(text.columns)
+        values = f"({listed}) VALUES ({marks(len(text.columns))})"
+        self._change(f"INSERT INTO {text.name} {values} {text.on_conflict}", rows)
+
+    def remove(self, text: TableText, keys: Sequence[Key]) -> None:
+        where = " AND ".join(f"{each} = ?" for each in text.columns[: text.keys])
+        self._change(f"DELETE FROM {text.name} WHERE {where}", keys)  # noqa: S608 (our own names)
+
+    def _change(self, statement: str, rows: Sequence[Key]) -> None:
+        self._file.execute_many(statement, rows)  # type: ignore[attr-defined]

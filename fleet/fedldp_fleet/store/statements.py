@@ -4,8 +4,8 @@ As a transaction that writes is the only one, what it has read stays true: each 
 and written once, before the transaction ends.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, final, get_type_hints
 
 from fedldp_fleet.store.base import (
     QUEUED,
@@ -26,18 +26,17 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 Key = tuple[Any, ...]
 
 
-class Readable(Protocol):
+class Connection(Protocol):
     """What executes statements, with question marks for values."""
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
         """Return the rows of a statement."""
 
+    def put(self, text: "TableText", rows: Sequence[Key]) -> None:
+        """Add or replace rows of a table."""
 
-class Writable(Readable, Protocol):
-    """What changes rows too."""
-
-    def execute_many(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Execute a statement without rows for each of many values."""
+    def remove(self, text: "TableText", keys: Sequence[Key]) -> None:
+        """Remove the rows with these keys from a table."""
 
 
 class _Setting(NamedTuple):
@@ -84,6 +83,49 @@ def _member(row: Key) -> Member:
     return found._replace(revoked=bool(found.revoked))
 
 
+def marks(count: int) -> str:
+    """Return so many question marks."""
+    return ", ".join("?" * count)
+
+
+class TableText(NamedTuple):
+    """A table, and the statements that read it. The first columns are its key."""
+
+    name: str
+    keys: int
+    columns: tuple[str, ...]
+    types: tuple[str, ...]  # of the columns, in Python
+    select: str
+    one: str
+    some: str
+    order: str
+    after: str
+    on_conflict: str
+
+    @classmethod
+    def of(cls, name: str, keys: int, row: type[NamedTuple]) -> "TableText":
+        """Return the statements for a table of such rows."""
+        columns = tuple(row._fields)
+        key = columns[:keys]
+        where = " AND ".join(f"{each} = ?" for each in key)
+        rest = ", ".join(f"{each} = excluded.{each}" for each in columns[keys:])
+        select = f"SELECT {', '.join(columns)} FROM {name}"  # noqa: S608 (our own names)
+        one = f"{select} WHERE {where}"
+        order = f"ORDER BY {', '.join(key)} LIMIT ?"
+        return cls(
+            name,
+            keys,
+            columns,
+            tuple(str(getattr(each, "__name__", each)) for each in get_type_hints(row).values()),
+            select,
+            one,
+            some=f"{one.removesuffix('= ?')}IN ",
+            order=f"{select} {order}",
+            after=f"{select} WHERE ({', '.join(key)}) > ({marks(keys)}) {order}",
+            on_conflict=f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {rest}",
+        )
+
+
 @final
 class _Table(Generic[Row]):
     """The rows of a table that a transaction has read or written, by their first columns.
@@ -91,36 +133,15 @@ class _Table(Generic[Row]):
     Removed rows, and those that were looked for and are missing, are None.
     """
 
-    def __init__(
-        self,
-        file: Readable,
-        name: str,
-        columns: tuple[str, ...],
-        keys: int,
-        make: Callable[[Key], Row],
-    ) -> None:
-        self._file, self._make, self._keys = file, make, keys
+    def __init__(self, file: Connection, text: TableText, make: Callable[[Key], Row]) -> None:
+        self._file, self._text, self._make, self._keys = file, text, make, text.keys
         self._rows: dict[Key, Row | None] = {}
         self._changed: dict[Key, None] = {}  # in the order in which they were changed
-        listed, key = ", ".join(columns), columns[:keys]
-        where = " AND ".join(f"{each} = ?" for each in key)
-        rest = ", ".join(f"{each} = excluded.{each}" for each in columns[keys:])
-        # The names are our own.
-        self._select = f"SELECT {listed} FROM {name}"  # noqa: S608
-        self._one = f"{self._select} WHERE {where}"
-        self._some = f"{self._one.removesuffix('= ?')}IN "
-        self._order = f"ORDER BY {', '.join(key)} LIMIT ?"
-        self._after = f"WHERE ({', '.join(key)}) > ({_marks(keys)}) {self._order}"
-        self._delete = f"DELETE FROM {name} WHERE {where}"  # noqa: S608
-        self._insert = (
-            f"INSERT INTO {name} ({listed}) VALUES ({_marks(len(columns))}) "  # noqa: S608
-            f"ON CONFLICT ({', '.join(key)}) DO UPDATE SET {rest}"
-        )
 
     def get(self, *key: object) -> Row | None:
         """Return a row."""
         if key not in self._rows:
-            rows = self._file.execute(self._one, key)
+            rows = self._file.execute(self._text.one, key)
             self._rows[key] = self._make(rows[0]) if rows else None
         return self._rows[key]
 
@@ -139,36 +160,37 @@ class _Table(Generic[Row]):
     def pages(self) -> Iterator[list[Key]]:
         """Yield all rows, in the order of their keys, some at a time."""
         self.flush()
-        rows = self._file.execute(f"{self._select} {self._order}", (ROWS_AT_ONCE,))
+        rows = self._file.execute(self._text.order, (ROWS_AT_ONCE,))
         while rows:
             yield rows
             last = rows[-1][: self._keys]
-            rows = self._file.execute(f"{self._select} {self._after}", (*last, ROWS_AT_ONCE))
+            rows = self._file.execute(self._text.after, (*last, ROWS_AT_ONCE))
 
     def add(self, rows: list[Key]) -> None:
         """Add rows as another store has them, without remembering them."""
-        file: Writable = self._file  # type: ignore[assignment]
-        file.execute_many(self._insert, [self._make(row) for row in rows])
+        self._file.put(self._text, [self._make(row) for row in rows])
 
-    def expect(self, first: Key, last: Collection[object]) -> None:
+    def expect(self, first: Key, last: Iterable[object]) -> None:
         """Read the rows with these first columns of the key, and any of the last ones."""
         missing = [each for each in last if (*first, each) not in self._rows]
         for start in range(0, len(missing), MOST_KEYS_AT_ONCE):
             some = missing[start : start + MOST_KEYS_AT_ONCE]
             # A power of two, so that there are few statements, which stay prepared.
-            marks = 1 << (len(some) - 1).bit_length()
-            values = (*first, *some, *some[:1] * (marks - len(some)))
+            count = 1 << (len(some) - 1).bit_length()
+            values = (*first, *some, *some[:1] * (count - len(some)))
             self._rows.update(dict.fromkeys((*first, each) for each in some))
-            for row in self._file.execute(f"{self._some}({_marks(marks)})", values):
-                made = self._make(row)
-                self._rows[made[: self._keys]] = made
+            self.take(self._file.execute(f"{self._text.some}({marks(count)})", values))
+
+    def take(self, rows: list[Key]) -> list[Row]:
+        """Remember rows as they were read."""
+        found = [self._make(row) for row in rows]
+        self._rows.update((row[: self._keys], row) for row in found)
+        return found
 
     def all(self, rest: str, *values: object) -> list[Row]:
         """Return the rows that a condition, which ends a statement, selects."""
         self.flush()
-        rows = [self._make(row) for row in self._file.execute(f"{self._select} {rest}", values)]
-        self._rows.update((row[: self._keys], row) for row in rows)
-        return rows
+        return self.take(self._file.execute(f"{self._text.select} {rest}", values))
 
     def flush(self) -> None:
         """Write what was changed."""
@@ -177,34 +199,41 @@ class _Table(Generic[Row]):
         written = [(key, self._rows[key]) for key in self._changed]
         gone = [key for key, row in written if row is None]
         some = [row for _, row in written if row is not None]
-        file: Writable = self._file  # type: ignore[assignment]  # only a transaction changes rows
         if gone:
-            file.execute_many(self._delete, gone)
+            self._file.remove(self._text, gone)
         if some:
-            file.execute_many(self._insert, some)
+            self._file.put(self._text, some)
         self._changed.clear()
+
+
+_SETTINGS = TableText.of("settings", 1, _Setting)
+_JOBS = TableText.of("jobs", 1, JobRow)
+_ROUNDS = TableText.of("rounds", 2, RoundRow)
+_QUESTIONS = TableText.of("questions", 1, _Question)
+_PLACES = TableText.of("places", 2, PlaceRow)
+_ANSWERS = TableText.of("answers", 3, _Answer)
+_USED = TableText.of("used", 2, _Used)
+_UNCOUNTED = TableText.of("uncounted", 3, Uncounted)
+_MEMBERS = TableText.of("members", 1, Member)
+_HEARD = TableText.of("heard", 1, _Heard)
 
 
 @final
 class Statements:
     """A transaction over a connection; `flush` writes what was changed."""
 
-    def __init__(self, file: Readable, origin: str = "SELECT ''") -> None:
-        self._execute, self._origin = file.execute, origin
-
-        def table(name: str, keys: int, row: Any, make: Callable[[Key], Row]) -> _Table[Row]:
-            return _Table(file, name, row._fields, keys, make)
-
-        self._settings = table("settings", 1, _Setting, _Setting._make)
-        self._jobs = table("jobs", 1, JobRow, _job)
-        self._rounds = table("rounds", 2, RoundRow, RoundRow._make)
-        self._questions = table("questions", 1, _Question, _Question._make)
-        self._places = table("places", 2, PlaceRow, _place)
-        self._answers = table("answers", 3, _Answer, _Answer._make)
-        self._used = table("used", 2, _Used, _Used._make)
-        self._uncounted = table("uncounted", 3, Uncounted, Uncounted._make)
-        self._members = table("members", 1, Member, _member)
-        self._heard = table("heard", 1, _Heard, _Heard._make)
+    def __init__(self, file: Connection, origin: str = "SELECT ''") -> None:
+        self._file, self._execute, self._origin = file, file.execute, origin
+        self._settings = _Table(file, _SETTINGS, _Setting._make)
+        self._jobs = _Table(file, _JOBS, _job)
+        self._rounds = _Table(file, _ROUNDS, RoundRow._make)
+        self._questions = _Table(file, _QUESTIONS, _Question._make)
+        self._places = _Table(file, _PLACES, _place)
+        self._answers = _Table(file, _ANSWERS, _Answer._make)
+        self._used = _Table(file, _USED, _Used._make)
+        self._uncounted = _Table(file, _UNCOUNTED, Uncounted._make)
+        self._members = _Table(file, _MEMBERS, _member)
+        self._heard = _Table(file, _HEARD, _Heard._make)
         self._tables: dict[str, _Table[Any]] = {
             "settings": self._settings,
             "jobs": self._jobs,
@@ -239,15 +268,18 @@ class Statements:
         self._tables[table].add(rows)
 
     def expect(self, agents: Collection[str], answers: Collection[AnswerKey]) -> None:
-        self._members.expect((), agents)
         identifiers: dict[tuple[str, int], list[bytes]] = {}
         for job, number, identifier in answers:
             identifiers.setdefault((job, number), []).append(identifier)
+        self._settings.all("")
+        self._members.expect((), agents)
         for first, some in identifiers.items():
             self._answers.expect(first, some)
-        for job in {row.name for row in self.active_jobs()} | {job for job, _ in identifiers}:
+        rounds = {(row.name, row.round) for row in self.active_jobs()} | identifiers.keys()
+        for job in {job for job, _ in rounds}:
             self._used.expect((job,), agents)
             self._places.expect((job,), agents)
+            self._rounds.expect((job,), {number for name, number in rounds if name == job})
 
     def value(self, name: str) -> str:
         row = self._settings.get(name)
@@ -378,7 +410,3 @@ class Statements:
 
     def set_heard(self, agent: str, time: float) -> None:
         self._heard.set(_Heard(agent, time))
-
-
-def _marks(count: int) -> str:
-    return ", ".join("?" * count)

@@ -94,7 +94,7 @@ class ProxiedFleet(ServerProcess):
         super().__init__(path, database=database, tls=False)
         self.processes = [Process(path) for _ in range(processes)]
         self.port = free_port()
-        self._nginx = None
+        self.nginx = None
         self._folder = Path(tempfile.mkdtemp(prefix="fedldp-nginx-"))
         authority = trustme.CA()
         authority.cert_pem.write_to_path(path / "ca.pem")
@@ -119,12 +119,12 @@ class ProxiedFleet(ServerProcess):
         path = f"{os.environ.get('PATH', '')}:/usr/sbin"
         program = shutil.which("nginx", path=path)
         assert program, f"these tests need nginx: {INSTALL}"
-        self._nginx = subprocess.Popen(
+        self.nginx = subprocess.Popen(
             [program, "-e", self._folder / "error.log", "-c", config, "-p", self._folder]
         )
         until = time.monotonic() + PATIENCE
         while not accepts(self.port):
-            assert self._nginx.poll() is None, (self._folder / "error.log").read_text()
+            assert self.nginx.poll() is None, (self._folder / "error.log").read_text()
             assert time.monotonic() < until
             time.sleep(0.05)
         return self
@@ -132,9 +132,9 @@ class ProxiedFleet(ServerProcess):
     def stop(self):
         for each in self.processes:
             each.stop()
-        if self._nginx is not None:
-            self._nginx.terminate()
-            self._nginx.wait(PATIENCE)
+        if self.nginx is not None:
+            self.nginx.terminate()
+            self.nginx.wait(PATIENCE)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

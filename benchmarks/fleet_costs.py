@@ -1,0 +1,242 @@
+"""`make bench-fleet-costs`: what a vehicle's answer costs the server, its database and its proxy.
+
+Real server processes, a real PostgreSQL and a real nginx that ends TLS. Each vehicle calls,
+announces and answers on a connection that is kept. Times are those of processors, read from /proc.
+What is measured is written to benchmarks/fleet_costs.json, from which `ten_million.py` computes.
+"""
+
+import asyncio
+import json
+import os
+import random
+import socket
+import sqlite3
+import ssl
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pages
+from pages import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fleet/tests/helpers"))
+
+from engine_cases import OPERATOR, answer_to, statistic
+from fleet_server import OPEN
+from postgresql_server import PostgreSQLServer
+from proxied_fleet import ProxiedFleet
+from road_client import authentic, question_in
+from server_process import HOST, free_port, wait_until
+
+from fedldp_fleet.messages import Acknowledgement, Announcement, Call, Offers, Verdict
+from fedldp_fleet.questions import Question
+from fedldp_fleet.store.base import Member
+
+VEHICLES, CONNECTIONS, HANDSHAKES = 3000, 64, 1500
+CONSTANTS = Path(__file__).with_name("fleet_costs.json")
+FORMAT = "fedldp fleet costs 1"
+SECRET = bytes(32)
+
+
+class Costs(NamedTuple):
+    """What each vehicle costs: microseconds of processors, and bytes."""
+
+    server: float
+    database: float
+    proxy: float
+    up: float
+    down: float
+    stored: float
+
+
+class Connection:
+    """A connection that is kept, and counts its bytes without those of TLS."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self.up = self.down = 0
+
+    async def ask(self, agent: str, method: str, path: str, body: bytes = b"") -> bytes:
+        headers = {"Host": HOST} | authentic(agent, SECRET, method, path, body)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        sent = f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+        self._writer.write(sent)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        status, _, rest = head.partition(b"\r\n")
+        if b" 200 " not in status:
+            raise RuntimeError(status.decode())
+        [length] = [
+            int(line.split(b":")[1])
+            for line in rest.split(b"\r\n")
+            if line.lower().startswith(b"content-length:")
+        ]
+        found = await self._reader.readexactly(length)
+        self.up += len(sent)
+        self.down += len(head) + length
+        return found
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+async def visits(fleet: ProxiedFleet, agents: Iterable[str]) -> Connection:
+    """Let some agents answer, one after another, on one connection; return it."""
+    reader, writer = await asyncio.open_connection(HOST, fleet.port, ssl=fleet.context)
+    connection, asked = Connection(reader, writer), None
+    for agent in agents:
+        body = Call({"spring": 1}).to_bytes()
+        [offer] = Offers.from_bytes(await connection.ask(agent, "POST", "/v1/call", body)).offers
+        if asked is None:
+            path = f"/v1/question/{question_in(offer)}"
+            asked = Question.from_bytes(await connection.ask(agent, "GET", path))
+        said = Announcement("spring", 1).to_bytes()
+        if await connection.ask(agent, "POST", "/v1/announce", said) != b"\1":
+            raise RuntimeError("a place is lost")
+        answer = answer_to(asked, agent).to_bytes()
+        reply = Acknowledgement.from_bytes(
+            await connection.ask(agent, "POST", "/v1/answer", answer)
+        )
+        if reply.verdict is not Verdict.COUNTED:
+            raise RuntimeError(f"an answer is {reply.verdict}")
+    connection.close()
+    return connection
+
+
+def seconds_of(process: int) -> float:
+    """Return how long a process and those that it started have computed."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(seconds_of(int(each)) for each in children)
+
+
+@contextmanager
+def running(processes: int, database: PostgreSQLServer | None) -> Iterator[ProxiedFleet]:
+    """Run a server with agents that have joined, and a job that wants all of their answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = "" if database is None else database.make_database(f"costs-{random.getrandbits(40)}")
+        fleet = ProxiedFleet(Path(folder, "server"), url, processes)
+        with closing(fleet.folder.store()) as store, store.transaction() as inside:
+            for number in range(VEHICLES):
+                inside.set_member(Member(f"car-{number}", 1, SECRET))
+        fleet.add(statistic(wanted=VEHICLES, schedule=OPEN), OPERATOR)
+        try:
+            fleet.start()
+            wait_until(lambda: fleet.job("spring").state == "running")
+            yield fleet
+        finally:
+            fleet.stop()
+
+
+def measure(processes: int, database: PostgreSQLServer | None) -> Costs:
+    """Return what a vehicle costs with some processes."""
+    with running(processes, database) as fleet:
+        watched = {
+            "server": [each.process.pid for each in fleet.processes],
+            "database": [] if database is None else [database.process.pid],
+            "proxy": [fleet.nginx.pid],
+        }
+
+        def seconds() -> dict[str, float]:
+            return {name: sum(map(seconds_of, some)) for name, some in watched.items()}
+
+        async def all_visits() -> list[Connection]:
+            agents = [f"car-{number}" for number in range(VEHICLES)]
+            return await asyncio.gather(
+                *(visits(fleet, agents[first::CONNECTIONS]) for first in range(CONNECTIONS))
+            )
+
+        before, size = seconds(), stored_bytes(fleet, database)
+        connections = asyncio.run(all_visits())
+        after = seconds()
+        wait_until(lambda: fleet.job("spring").state == "done")
+        spent = {name: 1e6 * (after[name] - before[name]) / VEHICLES for name in before}
+        up, down = (sum(getattr(each, way) for each in connections) for way in ("up", "down"))
+        stored = (stored_bytes(fleet, database) - size) / VEHICLES
+        return Costs(**spent, up=up / VEHICLES, down=down / VEHICLES, stored=stored)
+
+
+def stored_bytes(fleet: ProxiedFleet, database: PostgreSQLServer | None) -> float:
+    """Return what answers, and what agents have used, take on disk, with their indexes."""
+    if database is None:
+        with closing(sqlite3.connect(fleet.path / "server.db")) as file:
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return float((fleet.path / "server.db").stat().st_size)
+    name = fleet.folder.database.rpartition("/")[2]
+    tables = "pg_total_relation_size('fedldp.answers') + pg_total_relation_size('fedldp.used')"
+    return float(database.execute(name, f"SELECT {tables}"))
+
+
+def handshake_cost() -> tuple[float, float]:
+    """Return what a TLS handshake costs a proxy: microseconds, and bytes in both directions."""
+    with running(1, None) as fleet:
+        before, total = seconds_of(fleet.nginx.pid), 0
+        for _ in range(HANDSHAKES):
+            total += handshake_bytes(fleet)
+        return 1e6 * (seconds_of(fleet.nginx.pid) - before) / HANDSHAKES, total / HANDSHAKES
+
+
+def handshake_bytes(fleet: ProxiedFleet) -> int:
+    """Make a connection; return how many bytes its handshake took in both directions."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = fleet.context.wrap_bio(incoming, outgoing, server_hostname=HOST)
+    total = 0
+    with socket.create_connection((HOST, fleet.port)) as plain:
+        while True:
+            try:
+                tls.do_handshake()
+                done = True
+            except ssl.SSLWantReadError:
+                done = False
+            sent = outgoing.read()
+            plain.sendall(sent)
+            total += len(sent)
+            if done:
+                return total
+            received = plain.recv(1 << 16)
+            total += len(received)
+            incoming.write(received)
+
+
+def main() -> None:
+    parser = pages.options(__doc__ or "")
+    parser.add_argument("--constants", type=Path, default=CONSTANTS, metavar="FILE")
+    chosen = parser.parse_args()
+    with ExitStack() as opened:
+        database = PostgreSQLServer(free_port()).start()
+        opened.callback(database.stop)
+        found = {
+            "SQLite": measure(1, None),
+            "PostgreSQL": measure(1, database),
+            "PostgreSQL, two processes": measure(2, database),
+            "PostgreSQL, four processes": measure(4, database),
+        }
+        handshake, handshake_size = handshake_cost()
+    one = found["PostgreSQL"]
+    rows = [
+        [
+            name,
+            *(f"{each:,.0f}" for each in costs),
+            f"{(costs.server + costs.database) / (one.server + one.database):.2f}",
+        ]
+        for name, costs in found.items()
+    ]
+    headings = ("store", "server, µs", "database, µs", "proxy, µs", "up", "down", "stored", "ratio")
+    table = Table("Each vehicle: call, announcement, answer", headings, rows)
+    where = f"{pages.machine('uvicorn', 'psycopg')}; {pages.busy()}"
+    pages.publish("fleet-costs", [table], where, chosen.write)
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "machine": where,
+        "handshake_microseconds": handshake,
+        "handshake_bytes": handshake_size,
+        "stores": {name: costs._asdict() for name, costs in found.items()},
+    }
+    chosen.constants.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
