@@ -87,7 +87,9 @@ def test_an_operator_asks_for_a_statistic_and_tops_it_up(server):
     assert from_json((server.path / "tally.json").read_text(), PLAN).reports == 3
     document = json.loads(run("status", server.path, "--json"))
     assert document["problems"] == []
-    assert document["agents"] == {"enrolled": 3, "joined": 2, "revoked": 1, "vehicles": 2}
+    agents = {name: document["agents"][name] for name in ("enrolled", "joined", "revoked")}
+    assert agents == {"enrolled": 3, "joined": 2, "revoked": 1}
+    assert document["agents"]["vehicles"] == 2
     assert server.stop() == 0
 
 

@@ -50,6 +50,9 @@ def status(
     rows = store.jobs()
     found = [_job(store, row) for row in rows]
     members, heard = store.members(), store.heard()
+    joined = [
+        each for each in members if not each.revoked and (each.secret or each.agent in heard)
+    ]
     problems = [*_troubles(folder, store, rows, disk, running)]
     for row, document in zip(rows, found, strict=True):
         problems += _job_problems(row, document, now)
@@ -61,12 +64,10 @@ def status(
         "jobs": found,
         "agents": {
             "enrolled": len(members),
-            "joined": sum(bool(each.secret) or each.agent in heard for each in members),
+            "joined": len(joined),
             "revoked": sum(each.revoked for each in members),
             "heard": sum(time_heard >= now - HEARD_SECONDS for time_heard in heard.values()),
-            "vehicles": sum(
-                each.vehicles for each in members if each.secret or each.agent in heard
-            ),
+            "vehicles": sum(each.vehicles for each in joined),
         },
         "disk": disk._asdict(),
         "certificate_expires": _expires(folder),
