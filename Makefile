@@ -183,10 +183,10 @@ bench-fleet: $(VENV)/test.done  ## what a fleet costs: network, time and memory,
 	$(BIN)/python benchmarks/fleet.py --plot docs/images/fleet.png
 
 bench-mqtt: $(VENV)/test.done  ## bytes that a vehicle sends and receives over MQTT: needs mosquitto
+	$(BIN)/python benchmarks/mqtt.py $(BENCH)
 
 bench-fleet-costs: $(VENV)/test.done  ## what a vehicle's answer costs server, database and proxy: needs PostgreSQL and nginx
 	$(BIN)/python benchmarks/fleet_costs.py $(BENCH)
-	$(BIN)/python benchmarks/mqtt.py $(BENCH)
 
 bench-distributions: $(VENV)/test.done  ## distributions of the flights: bins beside square wave and EM
 	$(BIN)/python benchmarks/distributions.py $(BENCH)

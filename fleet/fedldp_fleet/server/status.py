@@ -50,9 +50,7 @@ def status(
     rows = store.jobs()
     found = [_job(store, row) for row in rows]
     members, heard = store.members(), store.heard()
-    joined = [
-        each for each in members if not each.revoked and (each.secret or each.agent in heard)
-    ]
+    joined = [each for each in members if not each.revoked and (each.secret or each.agent in heard)]
     problems = [*_troubles(folder, store, rows, disk, running)]
     for row, document in zip(rows, found, strict=True):
         problems += _job_problems(row, document, now)
