@@ -27,7 +27,7 @@ FLEET_TESTS := tests/fleet
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
-	test-accountant test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor \
+	test-accountant test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor test-public \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist solutions mutation clean
 
@@ -254,7 +254,19 @@ page-vehicle: $(VENV)/wasm.done  ## the vehicle in C on the interactive page, do
 dist: $(VENV)/test.done  ## sdist, wheel and SBOM, built twice and compared, and tried out in an environment of their own
 	$(BIN)/python -m pip install --quiet --group release
 	$(BIN)/python tools/release.py dist
+	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(BIN)/pyroma --min=8 dist/*.tar.gz
 	$(BIN)/pytest -m dist tests/tools/test_dist.py
+
+test-public: $(VENV)/test.done  ## the files for a public repository, by the schemas of those who read them
+	$(BIN)/python -m pip install --quiet --group public
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
+	$(BIN)/pre-commit validate-config .pre-commit-config.yaml
 
 clean:
 	rm -rf .cache/solved $(VENV) .venv-dist .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss .venv-engines demo site dist
