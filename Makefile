@@ -144,10 +144,10 @@ test-monitor: $(VENV)/test.done  ## alert rules, in a real Prometheus that scrap
 	  || { echo "needs prometheus and promtool: apt-get install prometheus"; exit 1; }
 	$(BIN)/pytest -m monitor fleet/tests/test_monitoring.py
 
-# make mutation MUTATE='--area report --sample 0' makes all changes of one area of tools/mutation.toml.
 solutions: $(VENV)/test.done  ## solve again the linear programs whose solutions come with the library
 	$(BIN)/python tools/solutions.py
 
+# make mutation MUTATE='--area report --sample 0' makes all changes of one area of tools/mutation.toml.
 mutation: $(VENV)/mutation.done  ## small changes to the code that no test notices: takes hours
 	$(BIN)/python tools/mutation.py $(MUTATE)
 
