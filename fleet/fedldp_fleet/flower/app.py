@@ -40,8 +40,6 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 15.0  # until a node without a reply, or an answer without an acknowledgement
 MESSAGE_SECONDS = 120.0  # after which Flower forgets a message, and its reply
 AGENT_SECONDS = 600.0  # that an agent may take between two things that it says
-SOCKET = "agent"  # the entry of a node's configuration: where its agent listens
-SERVER = "server"  # the entry of a run's configuration: the folder of the server
 
 client = ClientApp()
 server = ServerApp()
@@ -51,7 +49,7 @@ server = ServerApp()
 def ask_agent(message: Message, context: Context) -> Message:
     """Let the agent beside this node ask and answer; reply with what it has said."""
     letter = _Letter(message.content)
-    path = str(context.node_config.get(SOCKET, ""))
+    path = str(context.node_config.get("agent", ""))
     try:
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(AGENT_SECONDS)
@@ -112,20 +110,20 @@ class _Letter:
 @server.main()
 def serve(grid: Grid, context: Context) -> None:
     """Ask the nodes until no job is open."""
-    if not context.run_config.get(SERVER):
+    folder = str(context.run_config["server"])
+    if not folder:
         raise DomainError("say which server this is: flwr run APP -c 'server=\"FOLDER\"'.")
-    asyncio.run(_serve(grid, ServerFolder.load(str(context.run_config[SERVER]))))
+    asyncio.run(_serve(grid, ServerFolder.load(folder)))
 
 
 async def _serve(grid: Grid, folder: ServerFolder) -> None:
-    store = folder.store()
-    desk = Desk(store, folder.engine(), Guard(), second=folder.second)
-    await desk.open()
-    try:
-        await _Post(grid, desk, Documents(store), folder.public).run()
-    finally:
-        await desk.close()
-        store.close()
+    with contextlib.closing(folder.store()) as store:
+        desk = Desk(store, folder.engine(), Guard(), second=folder.second)
+        await desk.open()
+        try:
+            await _Post(grid, desk, Documents(store), folder.public).run()
+        finally:
+            await desk.close()
 
 
 @dataclass(eq=False)
@@ -199,7 +197,8 @@ class _Post:
             return None
         node.look = now + offers.retry
         news = last or any(each.job not in node.able or each.place for each in offers.offers)
-        if not (offers.offers or node.said) or not (news or now >= node.due):
+        node.due = node.due if offers.offers or node.said else node.look
+        if not news and now < node.due:
             return None
         documents = []
         for each in offers.offers:
