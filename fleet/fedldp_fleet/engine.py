@@ -54,6 +54,8 @@ SETTLED = "the model has settled"
 CLOSED = "the job was open until now"
 NOTHING = "no vehicle answered, so there is nothing to learn from"
 
+EXCESS = "enrolled for fewer vehicles"  # why an answer is refused
+
 IDLE_SECONDS = 900.0  # between two calls of an agent that is not needed
 ROUNDS_PER_DEADLINE = 4  # calls are spread as if a round took a quarter of its longest time
 NETWORK_SECONDS = 20.0  # that a lease leaves for messages, beyond the time to answer
@@ -279,6 +281,8 @@ class Engine:
                 answer.job, answer.round, answer.identifier, parsed.vehicles, answer.report
             )
             store.add_used(answer.job, agent, parsed.vehicles)
+        if reason == EXCESS:
+            store.add_used(answer.job, agent, 0, excess=parsed.vehicles)
         if reason and reason != _REPEATED:
             vehicles = parsed.vehicles or 1
             store.add_uncounted(Uncounted(answer.job, answer.round, reason, vehicles))
@@ -310,7 +314,7 @@ class Engine:
         if opened is not None and opened.digest != answer.question and not row.restored:
             return Verdict.REFUSED, "question"
         if store.used(answer.job, agent) + parsed.vehicles > member.vehicles:
-            return Verdict.REFUSED, "enrolled for fewer vehicles"
+            return Verdict.REFUSED, EXCESS
         return Verdict.COUNTED, ""
 
     def _incarnation(self, store: Transaction) -> bytes:

@@ -618,6 +618,23 @@ def test_vehicles_that_share_an_enrollment_have_places_of_their_own(store):
         assert inside.used("spring", "agent-0") == 1
 
 
+def test_who_sends_more_answers_than_it_may_is_counted_apart(store):
+    machine = prepared(store, statistic(wanted=90), agents=3, vehicles=2)
+    with store.transaction() as inside:
+        [opened] = inside.rounds("spring")
+        asked = Question.from_bytes(inside.question(opened.digest))
+        for name, answers in (("agent-0", 1), ("agent-1", 5), ("agent-2", 2)):
+            for seed in range(answers):
+                answer = answer_to(asked, name, seed=seed)
+                [parsed] = machine.parse(inside, [answer])
+                machine.deliver(inside, name, answer, parsed, START)
+        expected = [("agent-1", 2, 3), ("agent-2", 2, 0), ("agent-0", 1, 0)]
+        assert [tuple(each)[1:] for each in inside.senders("spring", 10)] == expected
+        assert [tuple(each)[1:] for each in inside.senders("spring", 1)] == expected[:1]
+        assert inside.most_used("spring") == (3, 2)
+        assert inside.most_used("summer") == (0, 0)
+
+
 def test_a_road_limits_the_length_of_answers(store):
     machine = prepared(store, statistic(wanted=1000), agents=1, vehicles=1000)
     bits = PLAN.bits * 7 + 1

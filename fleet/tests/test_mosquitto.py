@@ -320,8 +320,8 @@ def test_a_device_answers_as_the_example_has_it(broker, tmp_path):
 def test_commands_join_a_broker_and_answer(broker, tmp_path):
     """As docs/how-to/mqtt.md has it: a server with a broker, an agent with its certificate."""
     keys = {f"broker_{name}": str(path) for name, path in broker.keys("server").items()}
-    server = ServerProcess(tmp_path / "server", broker=broker.url, **keys)
-    server.enroll("car-1")
+    path = tmp_path / "server"
+    server = ServerProcess(path, broker=broker.url, vehicles_per_certificate=1, **keys)
     OPERATOR.public.save(tmp_path / "operator.pub")
     (tmp_path / "rows.csv").write_text("speed,load,late\n31,0.5,yes\n")
     schema = "speed = {low = 0, high = 50}\nload = {low = 0, high = 1}\n"

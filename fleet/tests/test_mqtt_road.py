@@ -17,7 +17,10 @@ from fedldp_fleet.messages import Offers
 from fedldp_fleet.mqtt import Message
 from fedldp_fleet.questions import Question
 from fedldp_fleet.server.desk import Desk
+from fedldp_fleet.server.folder import ServerFolder
 from fedldp_fleet.server.guard import Guard
+from fedldp_fleet.server.metrics import text
+from fedldp_fleet.server.status import status
 from fedldp_fleet.store.base import DONE
 
 ACTS = ("call", "announce", "answer")
@@ -305,3 +308,50 @@ def test_a_desk_that_is_closed_begins_nothing_more(store):
             await desk.open_rounds()
 
     asyncio.run(run())
+
+
+def test_answers_beyond_an_enrollment_are_refused_shown_and_a_problem(server, broker):
+    """Whoever has a certificate can stuff no more ballots than it is enrolled for, and is named."""
+    server.enroll("anonymous", vehicles=2)
+    server.enroll("car-7")
+    opened(server, broker, statistic(wanted=50, schedule=LOT))
+    liar = broker.connect("liar")
+    for seed in range(5):
+        answer = answer_to(question_of(server), seed=seed)
+        liar.publish(Message(TOPICS.ask("answer", "anonymous", "liar"), answer.to_bytes()))
+    honest = answer_to(question_of(server), "car-7")
+    liar.publish(Message(TOPICS.ask("answer", "car-7", "car-7"), honest.to_bytes()))
+    wait_until(lambda: len(broker.sent("server-1", "reply")) == 6)
+    with server.store.reading() as store:
+        senders = store.senders("spring", 10)
+        document = status(server_folder(server), store, running=True)
+    assert senders == [("spring", "anonymous", 2, 3), ("spring", "car-7", 1, 0)]
+    [job] = document["jobs"]
+    assert (job["answers"], job["agents"], job["most_of_one_agent"]) == (3, 2, 2)
+    assert job["excess"] == {"anonymous": 3}
+    [named] = [each for each in document["problems"] if "anonymous" in each]
+    assert "has sent 3 answers to the job spring beyond those" in named
+    metrics = text({**document, "heard": 0}, "")[0].decode()
+    assert 'fedldp_job_agents{fedldp_job="spring"} 2.0' in metrics
+    assert 'fedldp_job_answers_of_one_agent{fedldp_job="spring"} 2.0' in metrics
+
+
+def server_folder(server):
+    return ServerFolder(server.folder, ("127.0.0.1", 1), ("127.0.0.1", 2))
+
+
+def test_names_that_the_broker_lets_in_can_be_enrolled_by_the_road(tmp_path, broker, agents):
+    with running(tmp_path, operator=OPERATOR, connect=broker.connect, admits=1) as server:
+        assert server.mqtt.ready.wait(60)
+        opened(server, broker, statistic(wanted=9, schedule=OPEN))
+        server.enroll("revoked")
+        server.revoke("revoked")
+        some = [agents(name) for name in ("car-1", "car-2", "revoked", "no name")]
+        for agent in some * 2:
+            agent.visit()
+        counts = [agent.outbox.counts() for agent in some]
+        assert counts == [{"spring": {"counted": 1}}] * 2 + [{}] * 2
+        assert "the name of a agent must be" in some[3].told[-1]
+        with server.store.reading() as store:
+            vehicles = {each.agent: each.vehicles for each in store.members()}
+    assert vehicles == {"car-1": 1, "car-2": 1, "revoked": 1}

@@ -266,7 +266,8 @@ def status_command(folder: Path, as_json: bool) -> None:
             ended = f": {job['reason']}" if job["reason"] else ""
             click.echo(
                 f"{job['name']}: {job['state']}{ended}. Round {job['round']} of {job['rounds']}, "
-                f"{job['answers']:,} of {job['wanted']:,} answers; {job['late']:,} late, "
+                f"{job['answers']:,} of {job['wanted']:,} answers, of {job['agents']:,} agents, at "
+                f"most {job['most_of_one_agent']:,} of one; {job['late']:,} late, "
                 f"{job['refused']:,} refused."
             )
         for problem in document["problems"]:

@@ -32,8 +32,9 @@ from fedldp_fleet.messages import (
     Offers,
     Verdict,
 )
+from fedldp_fleet.questions import check_name
 from fedldp_fleet.server.guard import UNKNOWN, Guard, Refused
-from fedldp_fleet.store.base import JobRow, Store, Transaction
+from fedldp_fleet.store.base import JobRow, Member, Store, Transaction
 
 Act = Callable[..., Any]  # of the transaction, the time and, for an answer, what is in it
 T = TypeVar("T")
@@ -85,25 +86,34 @@ class Desk:
         self._jobs = _Jobs(store)
 
     def call(
-        self, agent: str, call: Call, *, holder: str = "", most_bits: int = MOST_BITS
+        self,
+        agent: str,
+        call: Call,
+        *,
+        holder: str = "",
+        most_bits: int = MOST_BITS,
+        admits: int = 0,
     ) -> "asyncio.Future[Offers]":
-        """Return what is open, and the places that an agent gets."""
+        """Return what is open, and the places that an agent gets.
+
+        An agent that is unknown is enrolled for as many vehicles as the road admits.
+        """
         engine = self._engine
 
         def act(store: Transaction, now: float) -> Offers:
-            named = _holder(store, agent, holder)
+            named = _holder(store, agent, holder, admits)
             return engine.call(store, agent, call, now, holder=named, most_bits=most_bits)
 
         return self._wait(act, agent, holder)
 
     def announce(
-        self, agent: str, said: Announcement, *, holder: str = ""
+        self, agent: str, said: Announcement, *, holder: str = "", admits: int = 0
     ) -> "asyncio.Future[bool]":
         """Return whether an agent still has the place for which it draws now."""
         engine = self._engine
 
         def act(store: Transaction, now: float) -> bool:
-            return engine.announce(store, _holder(store, agent, holder), said, now)
+            return engine.announce(store, _holder(store, agent, holder, admits), said, now)
 
         return self._wait(act, agent, holder)
 
@@ -113,13 +123,13 @@ class Desk:
         return self._wait(lambda store, now: engine.open_rounds(store, now, most_bits))
 
     def deliver(
-        self, agent: str, answer: Answer, *, holder: str = ""
+        self, agent: str, answer: Answer, *, holder: str = "", admits: int = 0
     ) -> "asyncio.Future[Acknowledgement]":
         """Store an answer; return what is said about it once it is on disk."""
         engine = self._engine
 
         def act(store: Transaction, now: float, parsed: Parsed) -> Acknowledgement:
-            named = _holder(store, agent, holder)
+            named = _holder(store, agent, holder, admits)
             said = engine.deliver(store, agent, answer, parsed, now, holder=named)
             if said.verdict is Verdict.COUNTED and not self._is_full:
                 opened = store.round(answer.job, answer.round)
@@ -302,12 +312,15 @@ class _Jobs:
             self._rows.pop(name, None)
 
 
-def _holder(store: Transaction, agent: str, holder: str) -> str:
+def _holder(store: Transaction, agent: str, holder: str, admits: int) -> str:
     """Return under which name an agent has a place; refuse one that is unknown or revoked.
 
     An enrollment for one vehicle has one place, however many names its connections have.
     """
     member = store.member(agent)
+    if member is None and admits:
+        member = Member(check_name(agent, "agent"), admits)
+        store.set_member(member)
     if member is None or member.revoked:
         raise Refused(401, UNKNOWN)
     return holder if holder and member.vehicles > 1 else agent

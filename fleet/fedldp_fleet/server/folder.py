@@ -38,6 +38,7 @@ _ENTRIES: dict[str, toml.Types] = {
     "broker_authority": str,
     "broker_certificate": str,
     "broker_key": str,
+    "vehicles_per_certificate": int,
 }
 _FILES = (
     *("certificate", "certificate_key", "client_authority", "second"),
@@ -70,6 +71,7 @@ class ServerFolder:
     broker_authority: Path | None = None
     broker_certificate: Path | None = None
     broker_key: Path | None = None
+    vehicles_per_certificate: int = 0  # for names that the broker lets in and nobody has enrolled
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ServerFolder":
@@ -85,9 +87,8 @@ class ServerFolder:
     @classmethod
     def _of(cls, folder: Path, entries: Mapping[str, Any]) -> "ServerFolder":
         given: dict[str, Any] = {each: folder / entries[each] for each in _FILES if each in entries}
-        given |= {
-            each: entries[each] for each in ("proxy", "database", "broker") if each in entries
-        }
+        plain = ("proxy", "database", "broker", "vehicles_per_certificate")
+        given |= {each: entries[each] for each in plain if each in entries}
         listen, page = (address(entries[each]) for each in ("listen", "page"))
         return cls(folder, listen, page, **given)
 

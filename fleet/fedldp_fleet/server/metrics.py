@@ -132,6 +132,18 @@ FAMILIES = (
         _of_jobs(lambda job: job["wanted"]),
     ),
     _Family(
+        "fedldp_job_agents",
+        "Agents that have sent answers.",
+        _JOB,
+        _of_jobs(lambda job: job["agents"]),
+    ),
+    _Family(
+        "fedldp_job_answers_of_one_agent",
+        "Vehicles whose answers count, of the agent that has sent the most.",
+        _JOB,
+        _of_jobs(lambda job: job["most_of_one_agent"]),
+    ),
+    _Family(
         "fedldp_job_answers_uncounted",
         "Vehicles whose answers came and do not count, by reason.",
         (*_JOB, "reason"),

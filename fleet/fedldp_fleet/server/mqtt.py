@@ -53,10 +53,18 @@ class MQTTServer:
         Opens a connection with the broker.
     client
         The client identifier, which no other client has.
+    vehicles_per_certificate
+        For how many vehicles a name counts that the broker lets in and nobody has enrolled.
     """
 
     def __init__(
-        self, desk: Desk, documents: Documents, topics: Topics, connect: Connect, client: str
+        self,
+        desk: Desk,
+        documents: Documents,
+        topics: Topics,
+        connect: Connect,
+        client: str,
+        vehicles_per_certificate: int = 0,
     ) -> None:
         self._desk, self._documents, self._topics = desk, documents, topics
         self._connect, self._client = connect, client
@@ -64,15 +72,20 @@ class MQTTServer:
         self._thread = threading.Thread(target=self._run, name="mqtt")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._trouble = ""
+        admits = vehicles_per_certificate
         self._acts: dict[str, Callable[[Asking, bytes, int], Awaitable[Any]]] = {
             ANSWER: lambda asking, body, _: desk.deliver(
-                asking.name, Answer.from_bytes(body), holder=_holder(asking)
+                asking.name, Answer.from_bytes(body), holder=_holder(asking), admits=admits
             ),
             CALL: lambda asking, body, most_bits: desk.call(
-                asking.name, Call.from_bytes(body), holder=_holder(asking), most_bits=most_bits
+                asking.name,
+                Call.from_bytes(body),
+                holder=_holder(asking),
+                most_bits=most_bits,
+                admits=admits,
             ),
             ANNOUNCE: lambda asking, body, _: desk.announce(
-                asking.name, Announcement.from_bytes(body), holder=_holder(asking)
+                asking.name, Announcement.from_bytes(body), holder=_holder(asking), admits=admits
             ),
         }
 

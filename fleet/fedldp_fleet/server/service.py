@@ -78,7 +78,8 @@ def _with_broker(folder: ServerFolder, desk: Desk, documents: Documents) -> MQTT
     keys = folder.broker_authority, folder.broker_certificate, folder.broker_key
     connect = Broker.of(folder.broker, *keys).connect
     client = f"server-{secrets.token_hex(8)}"
-    return MQTTServer(desk, documents, Topics.of(folder.broker), connect, client)
+    topics, admits = Topics.of(folder.broker), folder.vehicles_per_certificate
+    return MQTTServer(desk, documents, topics, connect, client, admits)
 
 
 def _connections() -> int:

@@ -19,6 +19,7 @@ FORMAT = "fedldp server status 1"
 
 NEARLY_FULL = 0.05  # of a disk is free
 FEWEST_ANSWERS = 0.5  # of those wanted, below which a job has not ended well
+MOST_SENDERS = 10  # that are named, if they send more than they may
 MOST_REFUSED = 0.05  # of all answers to a job
 EXPIRES_SOON = timedelta(days=30)
 HEARD_SECONDS = 3600.0  # in which an agent that runs calls at least once
@@ -76,7 +77,8 @@ def status(
 def _job(store: Transaction, row: JobRow) -> dict[str, Any]:
     job, rounds = jobs.read_job(row.document), store.rounds(row.name)
     opened = rounds[-1] if rounds else None
-    uncounted = store.uncounted(row.name)
+    uncounted, senders = store.uncounted(row.name), store.senders(row.name, MOST_SENDERS)
+    agents, most = store.most_used(row.name)
     return {
         "name": row.name,
         "state": row.state,
@@ -91,6 +93,9 @@ def _job(store: Transaction, row: JobRow) -> dict[str, Any]:
         "placed": 0 if opened is None else opened.placed,
         "late": sum(each.vehicles for each in uncounted if each.reason == LATE),
         "refused": sum(each.vehicles for each in uncounted if each.reason != LATE),
+        "agents": agents,
+        "most_of_one_agent": most,
+        "excess": {each.agent: each.excess for each in senders if each.excess},
         "reasons": {each.reason: each.vehicles for each in uncounted},
         "opens": job.schedule.opens.isoformat(),
         "closes": job.schedule.closes.isoformat(),
@@ -133,6 +138,11 @@ def _job_problems(row: JobRow, document: dict[str, Any], now: float) -> Iterator
         reasons = {name: of for name, of in document["reasons"].items() if name != LATE}
         listed = ", ".join(f"{of:,} ({name})" for name, of in sorted(reasons.items()))
         yield f"answers to the job {row.name} are refused: {listed}."
+    for agent, excess in document["excess"].items():
+        yield (
+            f"the agent {agent} has sent {excess:,} answers to the job {row.name} beyond those for "
+            "which it is enrolled. They do not count; the others may be stuffed, too."
+        )
     if row.state == RUNNING and document["deadline"] is not None and document["rounds"] == 1:
         closes = datetime.fromisoformat(document["closes"]).timestamp()
         if now > closes + _CLOSING_SECONDS:

@@ -76,6 +76,15 @@ AnswerKey = tuple[str, int, bytes]  # job, round, identifier
 Rows = list[tuple[object, ...]]  # of one table
 
 
+class Sender(NamedTuple):
+    """How many vehicles an agent has answered for in a job."""
+
+    job: str
+    agent: str
+    vehicles: int  # whose answers count
+    excess: int = 0  # beyond those for which the agent is enrolled
+
+
 class Transaction(Protocol):
     """What can be read and written in a transaction."""
 
@@ -159,8 +168,14 @@ class Transaction(Protocol):
     def used(self, job: str, agent: str) -> int:
         """Return how many answers of an agent count in a job."""
 
-    def add_used(self, job: str, agent: str, vehicles: int) -> None:
-        """Count further answers of an agent in a job."""
+    def add_used(self, job: str, agent: str, vehicles: int, excess: int = 0) -> None:
+        """Count further answers of an agent in a job, and those beyond its enrollment."""
+
+    def senders(self, job: str, most: int) -> list[Sender]:
+        """Return the agents with the most answers beyond their enrollment, then at all."""
+
+    def most_used(self, job: str) -> tuple[int, int]:
+        """Return how many agents have sent answers to a job, and the most that count of one."""
 
     def add_uncounted(self, row: Uncounted) -> None:
         """Note answers that do not count."""

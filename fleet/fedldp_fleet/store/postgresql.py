@@ -105,6 +105,7 @@ _TABLES = """
         job TEXT COLLATE "C" NOT NULL,
         agent TEXT COLLATE "C" NOT NULL,
         vehicles BIGINT NOT NULL,
+        excess BIGINT NOT NULL,
         PRIMARY KEY (job, agent)
     );
     CREATE TABLE uncounted (

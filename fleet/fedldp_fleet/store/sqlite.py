@@ -66,6 +66,7 @@ KIND = Kind(
             job TEXT NOT NULL,
             agent TEXT NOT NULL,
             vehicles INTEGER NOT NULL,
+            excess INTEGER NOT NULL,
             PRIMARY KEY (job, agent)
         ) WITHOUT ROWID;
         CREATE TABLE uncounted (

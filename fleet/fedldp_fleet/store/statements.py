@@ -16,6 +16,7 @@ from fedldp_fleet.store.base import (
     PlaceRow,
     RoundRow,
     Rows,
+    Sender,
     Uncounted,
 )
 
@@ -55,12 +56,6 @@ class _Answer(NamedTuple):
     identifier: bytes
     vehicles: int
     report: bytes
-
-
-class _Used(NamedTuple):
-    job: str
-    agent: str
-    vehicles: int
 
 
 class _Heard(NamedTuple):
@@ -212,7 +207,7 @@ _ROUNDS = TableText.of("rounds", 2, RoundRow)
 _QUESTIONS = TableText.of("questions", 1, _Question)
 _PLACES = TableText.of("places", 2, PlaceRow)
 _ANSWERS = TableText.of("answers", 3, _Answer)
-_USED = TableText.of("used", 2, _Used)
+_USED = TableText.of("used", 2, Sender)
 _UNCOUNTED = TableText.of("uncounted", 3, Uncounted)
 _MEMBERS = TableText.of("members", 1, Member)
 _HEARD = TableText.of("heard", 1, _Heard)
@@ -230,7 +225,7 @@ class Statements:
         self._questions = _Table(file, _QUESTIONS, _Question._make)
         self._places = _Table(file, _PLACES, _place)
         self._answers = _Table(file, _ANSWERS, _Answer._make)
-        self._used = _Table(file, _USED, _Used._make)
+        self._used = _Table(file, _USED, Sender._make)
         self._uncounted = _Table(file, _UNCOUNTED, Uncounted._make)
         self._members = _Table(file, _MEMBERS, _member)
         self._heard = _Table(file, _HEARD, _Heard._make)
@@ -385,8 +380,19 @@ class Statements:
         row = self._used.get(job, agent)
         return row.vehicles if row else 0
 
-    def add_used(self, job: str, agent: str, vehicles: int) -> None:
-        self._used.set(_Used(job, agent, self.used(job, agent) + vehicles))
+    def add_used(self, job: str, agent: str, vehicles: int, excess: int = 0) -> None:
+        before = self._used.get(job, agent) or Sender(job, agent, 0)
+        self._used.set(Sender(job, agent, before.vehicles + vehicles, before.excess + excess))
+
+    def senders(self, job: str, most: int) -> list[Sender]:
+        rest = "WHERE job = ? ORDER BY excess DESC, vehicles DESC, agent LIMIT ?"
+        return self._used.all(rest, job, most)
+
+    def most_used(self, job: str) -> tuple[int, int]:
+        self._used.flush()
+        query = "SELECT COUNT(*), COALESCE(MAX(vehicles), 0) FROM used WHERE job = ?"
+        [(agents, most)] = self._execute(query, (job,))
+        return int(agents), int(most)
 
     def add_uncounted(self, row: Uncounted) -> None:
         before = self._uncounted.get(*row[:3])

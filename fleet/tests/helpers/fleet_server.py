@@ -47,6 +47,7 @@ class FleetServer:
         limits: Limits | None = None,
         client_authority=None,
         connect=None,
+        admits=0,
     ) -> None:
         self.folder, self.operator = folder, operator or PrivateKey.generate()
         self.key = key or PrivateKey.generate()
@@ -64,7 +65,10 @@ class FleetServer:
             certificate.private_key_and_cert_chain_pem.write_to_path(self._certificate)
         self._tls, self.port, self._limits = tls, 0, limits
         self._client_authority = client_authority
-        self._connect = connect  # opens connections with a broker, for the MQTT road
+        self._admits, self._connect = (
+            admits,
+            connect,
+        )  # opens connections with a broker, for the MQTT road
 
     @property
     def url(self) -> str:
@@ -117,7 +121,14 @@ class FleetServer:
             await self.listener.ready.wait()
             if self._connect is not None:
                 documents = Documents(self.store)
-                given = self._desk, documents, Topics("north"), self._connect, "server-1"
+                given = (
+                    self._desk,
+                    documents,
+                    Topics("north"),
+                    self._connect,
+                    "server-1",
+                    self._admits,
+                )
                 self.mqtt = MQTTServer(*given)
                 self.mqtt.start()
             ready.set()
