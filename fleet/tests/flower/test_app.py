@@ -4,7 +4,9 @@ import contextlib
 import datetime
 import threading
 import time
+from types import SimpleNamespace
 
+import agent_folder
 import pytest
 from agent_cases import Party, Time
 from engine_cases import OPERATOR, PLAN, statistic, training
@@ -13,6 +15,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from road_client import Client
 from server_process import ServerProcess, wait_until
 
+from fedldp import Ledger
 from fedldp.errors import DomainError, WireError
 from fedldp.results.tally import from_json
 from fedldp_fleet.agent.relay import Door, SocketRoad
@@ -253,6 +256,32 @@ def test_what_a_server_says_is_checked(content):
     metadata = Metadata(1, "message", 1, 7, "", "", time.time(), 60.0, "query")
     with pytest.raises(WireError):
         app.client(Message(metadata=metadata, content=content), Context(1, 7, {}, RecordDict(), {}))
+
+
+def test_a_job_is_answered_by_the_process_of_an_agent(server, tmp_path):
+    """As `fedldp agent run --listen` starts it; SIGTERM ends it, and its socket."""
+    depot, path = agent_folder.make(tmp_path / "depot", OPERATOR, 5), tmp_path / "socket"
+    process = agent_folder.start(depot, "--listen", str(path))
+    try:
+        wait_until(path.exists)
+        assert path.stat().st_mode & 0o777 == 0o660
+        server.enroll("flower-7", 5)
+        server.add(statistic(wanted=5, schedule=OPEN), OPERATOR)
+        run(server, Grid(SimpleNamespace(path=path)))
+        assert reports(server) == 5
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+    assert not path.exists()
+    with Ledger(depot / "ledger.db", 4) as ledger:
+        assert list(ledger.totals().values()) == [2] * 5
+
+
+def test_an_agent_has_one_road(tmp_path):
+    depot = agent_folder.make(tmp_path / "depot", OPERATOR, 1)
+    process = agent_folder.start(depot, "--listen", "a", "--road", "b")
+    assert process.wait(60) != 0
+    assert "at most one of --road and --listen" in depot.with_suffix(".log").read_text()
 
 
 def test_a_run_needs_a_server():
