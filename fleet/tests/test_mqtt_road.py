@@ -17,9 +17,11 @@ from fedldp_fleet.messages import Offers
 from fedldp_fleet.mqtt import Message
 from fedldp_fleet.questions import Question
 from fedldp_fleet.server.desk import Desk
+from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.folder import ServerFolder
 from fedldp_fleet.server.guard import Guard
 from fedldp_fleet.server.metrics import text
+from fedldp_fleet.server.mqtt import MQTTServer
 from fedldp_fleet.server.status import status
 from fedldp_fleet.store.base import DONE
 
@@ -182,7 +184,7 @@ def test_an_unknown_or_revoked_agent_is_unwelcome(server, broker, agents):
 
 
 def test_answers_and_questions_are_as_long_as_the_broker_takes(server, broker, agents, caplog):
-    broker.most_bytes = 1100  # 76 bytes for records
+    broker.most_bytes = 1500  # 476 bytes for a message
     broker.crash()
     server.enroll("depot", vehicles=300)
     server.add(statistic(wanted=300, schedule=OPEN))
@@ -191,7 +193,7 @@ def test_answers_and_questions_are_as_long_as_the_broker_takes(server, broker, a
     broker.most_bytes = 3000
     broker.crash()
     depot = agents("depot", vehicles=300)
-    most = 8 * (3000 - 1024) // PLAN.bits
+    most = 8 * (3000 - 2 * 1024) // PLAN.bits
     wait_until(lambda: depot.visit() is None or depot.spent() == 2 * min(300, most))
     sent = [len(message.payload) for name, message in broker.published if name == "depot"]
     assert max(sent) <= 3000
@@ -248,6 +250,41 @@ def test_a_broker_that_forgets_everything_is_told_again(server, broker, agents):
     broker.is_up = True
     visit_until_answered(agent)
     assert from_json(ended(server).result, PLAN).reports == 1
+
+
+def test_a_broker_that_cannot_be_used_is_a_problem(server, broker):
+    def problems():
+        with server.store.reading() as store:
+            return status(server_folder(server), store, running=True)["problems"]
+
+    assert problems() == []
+    broker.crash(is_up=False)
+    wait_until(lambda: any("cannot use the broker" in each for each in problems()))
+    broker.is_up = True
+    wait_until(lambda: problems() == [])
+
+
+def test_servers_share_the_work(server, broker, agents):
+    """As processes on one PostgreSQL do: here both have the same desk."""
+
+    async def start():
+        given = server._desk, Documents(server.store), TOPICS, broker.connect, "server-2"
+        other = MQTTServer(*given)
+        other.start()
+        return other
+
+    other = asyncio.run_coroutine_threadsafe(start(), server._loop).result()
+    try:
+        assert other.ready.wait(60)
+        for number in range(6):
+            server.enroll(f"car-{number}")
+        opened(server, broker, statistic(wanted=6, schedule=OPEN))
+        for number in range(6):
+            visit_until_answered(agents(f"car-{number}"))
+        assert from_json(ended(server).result, PLAN).reports == 6
+        assert all(broker.sent(name, "reply") for name in ("server-1", "server-2"))
+    finally:
+        asyncio.run_coroutine_threadsafe(other.stop(), server._loop).result()
 
 
 def test_nobody_lets_the_server_write_to_others(server, broker):

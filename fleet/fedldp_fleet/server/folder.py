@@ -14,6 +14,7 @@ from fedldp.signing import PrivateKey, PublicKey, PublicKeys
 from fedldp_fleet import engine
 from fedldp_fleet.engine import Engine
 from fedldp_fleet.library import toml
+from fedldp_fleet.mqtt import LARGEST_PACKET
 from fedldp_fleet.server import certificates
 from fedldp_fleet.store import open_store
 from fedldp_fleet.store.base import Store, Transaction
@@ -38,6 +39,7 @@ _ENTRIES: dict[str, toml.Types] = {
     "broker_authority": str,
     "broker_certificate": str,
     "broker_key": str,
+    "broker_most_bytes": int,
     "vehicles_per_certificate": int,
 }
 _FILES = (
@@ -71,6 +73,7 @@ class ServerFolder:
     broker_authority: Path | None = None
     broker_certificate: Path | None = None
     broker_key: Path | None = None
+    broker_most_bytes: int = LARGEST_PACKET  # of a payload, where the broker says more
     vehicles_per_certificate: int = 0  # for names that the broker lets in and nobody has enrolled
 
     @classmethod
@@ -87,7 +90,7 @@ class ServerFolder:
     @classmethod
     def _of(cls, folder: Path, entries: Mapping[str, Any]) -> "ServerFolder":
         given: dict[str, Any] = {each: folder / entries[each] for each in _FILES if each in entries}
-        plain = ("proxy", "database", "broker", "vehicles_per_certificate")
+        plain = ("proxy", "database", "broker", "broker_most_bytes", "vehicles_per_certificate")
         given |= {each: entries[each] for each in plain if each in entries}
         listen, page = (address(entries[each]) for each in ("listen", "page"))
         return cls(folder, listen, page, **given)

@@ -8,13 +8,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple, final
 
 from fedldp import signing
 from fedldp.errors import DomainError, WireError
 from fedldp_fleet.messages import Announcement, Answer, Call, Offers
-from fedldp_fleet.mqtt import Connect, Connection, Message
+from fedldp_fleet.mqtt import LARGEST_PACKET, Connect, Connection, Message
 from fedldp_fleet.questions import STATEMENT
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
@@ -23,6 +24,7 @@ from fedldp_fleet.topics import ANNOUNCE, ANSWER, CALL, HEAD_BYTES, Asking, Outc
 
 TICK_SECONDS = 0.5  # between two looks at what is open
 DAY_SECONDS = 86_400
+TROUBLE = "trouble of the broker"  # in the store's settings: why it cannot be used; empty if it can
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.5, 30.0
 
 _UNWELCOME = b"the server does not know this agent, or has revoked it. Ask its operator."
@@ -55,6 +57,8 @@ class MQTTServer:
         The client identifier, which no other client has.
     vehicles_per_certificate
         For how many vehicles a name counts that the broker lets in and nobody has enrolled.
+    most_bytes
+        The largest payload that the broker takes, where it says more.
     """
 
     def __init__(
@@ -65,13 +69,14 @@ class MQTTServer:
         connect: Connect,
         client: str,
         vehicles_per_certificate: int = 0,
+        most_bytes: int = LARGEST_PACKET,
     ) -> None:
         self._desk, self._documents, self._topics = desk, documents, topics
-        self._connect, self._client = connect, client
+        self._connect, self._client, self._most_bytes = connect, client, most_bytes
         self._stopped, self.ready = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="mqtt")
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._trouble = ""
+        self._trouble: str | None = None
         admits = vehicles_per_certificate
         self._acts: dict[str, Callable[[Asking, bytes, int], Awaitable[Any]]] = {
             ANSWER: lambda asking, body, _: desk.deliver(
@@ -122,6 +127,8 @@ class MQTTServer:
     def _tell(self, trouble: str) -> None:
         if trouble != self._trouble and not self._stopped.is_set():
             (_LOG.warning if trouble else _LOG.info)(trouble or "the broker can be used again")
+            with suppress(OSError):  # the disk may be full: it is in the log
+                self._do(self._desk.run(lambda store: store.set_value(TROUBLE, trouble)))
         self._trouble = trouble
 
     def _serve(self, connection: Connection) -> None:
@@ -134,10 +141,18 @@ class MQTTServer:
                 due = monotonic() + TICK_SECONDS
             messages = connection.receive(TICK_SECONDS)
             if messages:
-                for reply in self._do(self._replies(messages, _most_bits(connection))):
+                for reply in self._do(self._replies(messages, self._most_bits(connection))):
                     connection.publish(reply)
                 for message in messages:
                     connection.acknowledge(message)
+
+    def _most_payload(self, connection: Connection) -> int:
+        """Return how many bytes a message may have."""
+        return max(0, min(self._most_bytes, connection.most_bytes - HEAD_BYTES))
+
+    def _most_bits(self, connection: Connection) -> int:
+        """Return how many bits of vehicles fit into an answer that the broker takes."""
+        return 8 * max(0, self._most_payload(connection) - HEAD_BYTES)
 
     def _do(self, work: Any) -> Any:
         """Run something in the event loop, and wait for it."""
@@ -170,7 +185,7 @@ class MQTTServer:
 
     def _publish(self, connection: Connection, kept: dict[str, _Kept]) -> None:
         """Let the broker retain what is open now, and nothing else."""
-        told, fetched = self._do(self._open(_most_bits(connection)))
+        told, fetched = self._do(self._open(self._most_bits(connection)))
         for topic, document in fetched.items():
             self._retain(connection, kept, topic, topic, document, 2 * DAY_SECONDS)
         leases = [each.place.lease for each in told.offers if each.place]
@@ -194,13 +209,13 @@ class MQTTServer:
         if before is not None and before.contents == contents and now < before.until:
             return
         kept[topic] = _Kept(contents, now + seconds / 2)
-        if len(payload) + HEAD_BYTES > connection.most_bytes:
+        if len(payload) > self._most_payload(connection):
             _LOG.error(
                 "%s has %d bytes, and the broker takes %d: agents cannot get it over MQTT. Let the "
                 "broker take more, or ask for less.",
                 topic,
                 len(payload),
-                connection.most_bytes,
+                self._most_payload(connection),
             )
             return
         connection.retain(Message(topic, payload, seconds=seconds))
@@ -223,11 +238,6 @@ class MQTTServer:
 def _holder(asking: Asking) -> str:
     """Return the name under which a client has places: agents may share an enrollment."""
     return asking.name if asking.client == asking.name else f"{asking.name}/{asking.client}"
-
-
-def _most_bits(connection: Connection) -> int:
-    """Return how many bits of vehicles fit into an answer that the broker takes."""
-    return 8 * max(0, connection.most_bytes - HEAD_BYTES)
 
 
 async def _reply(result: Awaitable[Any] | Exception) -> bytes:

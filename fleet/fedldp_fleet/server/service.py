@@ -78,8 +78,8 @@ def _with_broker(folder: ServerFolder, desk: Desk, documents: Documents) -> MQTT
     keys = folder.broker_authority, folder.broker_certificate, folder.broker_key
     connect = Broker.of(folder.broker, *keys).connect
     client = f"server-{secrets.token_hex(8)}"
-    topics, admits = Topics.of(folder.broker), folder.vehicles_per_certificate
-    return MQTTServer(desk, documents, topics, connect, client, admits)
+    limits = folder.vehicles_per_certificate, folder.broker_most_bytes
+    return MQTTServer(desk, documents, Topics.of(folder.broker), connect, client, *limits)
 
 
 def _connections() -> int:

@@ -13,6 +13,7 @@ from fedldp_fleet.engine import SETTLED
 from fedldp_fleet.server import certificates
 from fedldp_fleet.server.desk import TROUBLE
 from fedldp_fleet.server.folder import ServerFolder
+from fedldp_fleet.server.mqtt import TROUBLE as BROKER_TROUBLE
 from fedldp_fleet.store.base import DONE, FAILED, QUEUED, RUNNING, JobRow, RoundRow, Transaction
 
 FORMAT = "fedldp server status 1"
@@ -119,8 +120,7 @@ def _troubles(
         yield f"the server does not run. Start it: fedldp server run {folder.path}"
     if disk.free < NEARLY_FULL * disk.size:
         yield f"the disk of {folder.path} is nearly full: {disk.free / disk.size:.0%} is free."
-    if trouble := store.value(TROUBLE):
-        yield trouble
+    yield from filter(None, (store.value(TROUBLE), store.value(BROKER_TROUBLE)))
     expires = _expires(folder)
     if expires is not None and datetime.fromisoformat(expires) < datetime.now(UTC) + EXPIRES_SOON:
         yield f"the certificate {folder.certificate} expires at {expires}."
