@@ -96,6 +96,12 @@ def test_an_agent_asks_for_a_place_and_answers(server, broker, agents, kind):
     assert from_json(ended(server).result, PLAN).reports == 1
     assert agent.outbox.counts() == {"spring": {"counted": 1}}
     assert agent.told == []
+    wait_until(lambda: server.tick() or heard(server) == {"car-7"})
+
+
+def heard(server):
+    with server.store.reading() as store:
+        return store.heard().keys()
 
 
 def test_in_a_lot_an_agent_sends_one_message(server, broker, agents, kind):
