@@ -21,13 +21,10 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 	tests/learn/test_optimizer.py \
 	tests/cli/test_collection.py tests/cli/test_help.py
 
-# The tests of the deployment, which `make test` leaves to `make test-fleet`.
-FLEET_TESTS := tests/fleet
-
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
-	test-accountant test-deploy test-faults test-hostile test-upgrade test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor test-public \
+	test-accountant test-deploy test-faults test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor test-public \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist solutions mutation clean
 
@@ -39,14 +36,14 @@ test: $(VENV)/test.done  ## everything that must pass: tests, examples, style, t
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) $(FLEET_TESTS:%=--ignore=%)
+	$(PYTEST)
 
-test-fleet: $(VENV)/test.done  ## the deployment: the distribution fleet/, and fleets, gateways and vaults
+test-fleet: $(VENV)/test.done  ## the deployment: the distribution fleet/
 	cd fleet && PYTHONPATH=. ../$(BIN)/lint-imports
-	$(PYTEST) fleet $(FLEET_TESTS)
+	$(PYTEST) fleet
 
 test-busy: $(VENV)/test.done  ## the tests of the library beside eight busy processes and a busy disk
-	$(BIN)/python tools/busy.py $(PYTEST) $(FLEET_TESTS:%=--ignore=%)
+	$(BIN)/python tools/busy.py $(PYTEST)
 
 test-tools: $(VENV)/docs.done  ## tools, benchmarks, examples, and the commands in the documentation
 	$(PYTEST) tests/tools tools/minimum.py
@@ -91,26 +88,22 @@ test-accountant: $(VENV)/accountant.done  ## bounds of many answers, against dp-
 	$(BIN)/pytest -m accountant tests/budget/test_composition.py
 
 test-simulation: $(VENV)/simulation.done  ## apps in Flower's simulation, on Ray
-	$(BIN)/pytest -m simulation tests/fleet/test_simulation.py fleet/tests/flower
+	$(BIN)/pytest -m simulation fleet/tests/flower
 
-test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off
-	$(BIN)/pytest -m 'faults and not postgresql' tests/fleet fleet
-
-test-upgrade: $(VENV)/test.done  ## fleets of earlier versions, and of several at once: needs the history
-	$(BIN)/pytest -m upgrade tests/fleet/test_upgrade.py
+test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off: needs root for cuts and full disks
+	$(BIN)/pytest -m 'faults and not postgresql' fleet
 
 # The units run in a systemd that is booted for them: apt-get install systemd-container
-test-hostile: $(VENV)/test.done  ## another account of the machine attacks a fleet: needs root
-	$(BIN)/pytest -m hostile tests/fleet/test_hostile_accounts.py tests/fleet/test_systemd.py \
-	  tests/fleet/test_containers.py fleet/tests/test_units.py
+test-hostile: $(VENV)/test.done  ## a fleet in its systemd units, whose accounts are kept apart: needs root
+	$(BIN)/pytest -m hostile fleet/tests/test_units.py
 
 test-deploy: $(VENV)/deploy.done build/deploy/compose.done  ## the files in deploy: systemd, hadolint, helm, the schemas of Compose and Kubernetes
-	$(BIN)/pytest -m deploy tests/tools/test_deploy.py fleet/tests/test_deploy.py
+	$(BIN)/pytest -m deploy fleet/tests/test_deploy.py
 
-test-flower: $(FLOWER:%=.venv-flower/%.done)  ## private Flower apps and the fleet on every supported version of Flower
+test-flower: $(FLOWER:%=.venv-flower/%.done)  ## private Flower apps, and the road over Flower, on every supported version of Flower
 	@for version in $(FLOWER); do \
 	  echo "Flower $$version"; \
-	  .venv-flower/$$version/bin/python -m pytest -n auto --dist loadfile tests/fleet fleet/tests/flower \
+	  .venv-flower/$$version/bin/python -m pytest -n auto --dist loadfile fleet/tests/flower \
 	    && .venv-flower/$$version/bin/python -m pytest -m slow fleet/tests/flower || exit 1; \
 	done
 
@@ -137,7 +130,7 @@ test-engines: .venv-engines/engines.done  ## Dask, Spark, Beam and DuckDB, with 
 test-browser: $(VENV)/test.done  ## the interactive page and the live page, in Chromium
 	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py \
 	  tests/tools/test_playground_vehicle.py \
-	  tests/fleet/monitor/test_page.py
+	  fleet/tests/test_page.py
 
 test-monitor: $(VENV)/test.done  ## alert rules, in a real Prometheus that scrapes a real fleet
 	@command -v promtool > /dev/null \
@@ -287,7 +280,7 @@ $(VENV)/reproduction.done: $(VENV)/demo.done pyproject.toml fleet/pyproject.toml
 	@touch $@
 
 $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[flower,learn]' --editable './fleet[flower,postgresql,server]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[learn]' --editable './fleet[flower,postgresql,server]' --group dev
 	@touch $@
 
 # An environment that has a version of Flower and finds all else in the first one. Without

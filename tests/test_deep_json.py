@@ -6,10 +6,10 @@ import pytest
 
 from fedldp import Calendar, Plan, Schema, signing, vehicle
 from fedldp.errors import WireError
-from fedldp.fleet import transparency
-from fedldp.fleet.protocol import Question
 from fedldp.learn import computations, model
 from fedldp.results import tally
+from fedldp_fleet import transparency
+from fedldp_fleet.questions import Question
 
 DEPTHS = [500, 3000, 100_000]
 ROW = {"speed": 30, "city": "Rome"}
@@ -72,7 +72,6 @@ READERS = {
     "a calendar": Calendar.from_json,
     "a tally": lambda text: tally.from_json(text, PLAN),
     "a question": lambda text: Question.from_bytes(text.encode()),
-    "the plan of a question": lambda text: Question("spring", 1, "7", 3, text).check(),
     "a computation": computations.check_format,
     "a model": model.Model.from_json,
     "what was asked": transparency.Asked.of,

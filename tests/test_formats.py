@@ -11,32 +11,17 @@ import re
 import sqlite3
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fleets import fleet, plan_for
 from ledgers import open_ledger
 
 import fedldp
+import fedldp_fleet
 from fedldp import Plan, Schema, signing, vehicle
 from fedldp._internal import toml
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp.counting.counts import Counted
 from fedldp.errors import DomainError, FedLDPError, WireError
-from fedldp.fleet import processes, protocol
-from fedldp.fleet.gateway.process import GatewayConfig
-from fedldp.fleet.gateway.record import Connection, Questions
-from fedldp.fleet.job import Job
-from fedldp.fleet.protocol import Question
-from fedldp.fleet.server import admission, checkpoint, successors
-from fedldp.fleet.server.process import ServerConfig
-from fedldp.fleet.server.registrations import registered
-from fedldp.fleet.server.summary import Summary
-from fedldp.fleet.signed_jobs import SignedJob
-from fedldp.fleet.stages import Learned
-from fedldp.fleet.transparency import Asked, Transparency
-from fedldp.fleet.vault import identity, record
-from fedldp.fleet.vault.process import VaultConfig
-from fedldp.fleet.vault.reload import Outcome
 from fedldp.learn import computations
 from fedldp.learn.model import Model
 from fedldp.learn.networks import Network
@@ -44,10 +29,25 @@ from fedldp.learn.optimizer import Adam, Recipe, State
 from fedldp.learn.training import Procedure, Training
 from fedldp.plan import report
 from fedldp.results import tally as tally_module
+from fedldp.results.summary import Summary
 from fedldp.vehicle import canonical
+from fedldp_fleet import engine, messages, road
+from fedldp_fleet.agent.https import Membership
+from fedldp_fleet.agent.mqtt import BrokerMembership
+from fedldp_fleet.agent.outbox import Outbox
+from fedldp_fleet.agent.service import Settings as AgentSettings
+from fedldp_fleet.jobs import read_job
+from fedldp_fleet.messages import Call, Offers
+from fedldp_fleet.questions import STATEMENT, Question
+from fedldp_fleet.server.folder import ServerFolder
+from fedldp_fleet.server.work import JobFile
+from fedldp_fleet.signed_jobs import SignedJob
+from fedldp_fleet.stages import Learned
+from fedldp_fleet.store.sqlite import SQLiteStore
+from fedldp_fleet.transparency import Asked, Transparency
 
-SOURCE = Path(fedldp.__file__).parent
-PAGE = SOURCE.parents[1] / "docs" / "formats.md"
+SOURCES = [Path(package.__file__).parent for package in (fedldp, fedldp_fleet)]
+PAGE = SOURCES[0].parents[1] / "docs" / "formats.md"
 DOCUMENT = re.compile(r"fedldp [a-z ]+ \d+")
 PLAN = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
 
@@ -55,7 +55,7 @@ PLAN = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
 def in_the_code():
     """Return the formats of documents and of databases that the source contains."""
     documents, databases = set(), set()
-    for path in SOURCE.rglob("*.py"):
+    for path in (each for source in SOURCES for each in source.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 if DOCUMENT.fullmatch(node.value):
@@ -99,24 +99,12 @@ def test_the_page_lists_the_formats_of_configuration_files():
 
 
 def test_the_page_lists_the_versions_of_bytes():
-    versions = [report.VERSION, tally_module.VERSION, protocol.VERSION]
+    versions = [report.VERSION, tally_module.VERSION, messages._VERSION]
     found = [row[-1] for row in in_the_page("Bytes", "version")]
     assert found == [str(each) for each in versions]
 
 
 # Newer ones: the error names the format, and says that a newer version has written it.
-
-
-def in_state(name, read):
-    """Return a reader of a file of this name in the state folder of a part."""
-
-    def from_text(text, folder):
-        state = folder / "state"
-        state.mkdir()
-        (state / name).write_text(text)
-        return read(state)
-
-    return from_text
 
 
 def manifest(text, folder):
@@ -139,6 +127,12 @@ def signed(text):
     return signing.sign(signing.PrivateKey.generate(), json.loads(text))
 
 
+def resumed(text, folder):
+    store = SQLiteStore(folder / "server.db")
+    with contextlib.closing(store), store.transaction() as inside:
+        return engine.resume(inside, text, 0.0)
+
+
 def training(text, _):
     recipe = Recipe(Adam(0.1))
     return Training(fleet(9, 2), Procedure(plan_for(2), recipe, group=3), fedldp.source(1)).resume(
@@ -148,42 +142,43 @@ def training(text, _):
 
 READERS = {
     "fedldp asked": lambda text, _: Asked.of(text),
+    "fedldp broker membership": lambda text, _: BrokerMembership.from_json(text),
     "fedldp calendar": lambda text, _: fedldp.Calendar.from_json(text),
+    "fedldp call": lambda text, _: Call.from_bytes(text.encode()),
     "fedldp channel": lambda text, _: fedldp.Channel.from_json(text),
     "fedldp counted": counted,
-    "fedldp gateway connection": in_state("connection.json", Connection.load),
-    "fedldp gateway questions": in_state("questions.json", lambda state: Questions(state).load()),
-    "fedldp gateways heard": in_state(
-        "heard.json", lambda state: admission.load(state / "heard.json")
-    ),
+    "fedldp job file": lambda text, _: JobFile.from_json(text),
     "fedldp job state": lambda text, _: Learned.from_json(text),
+    "fedldp job state at a step": resumed,
     "fedldp job summary": lambda text, _: Summary.from_json(text),
+    "fedldp join": lambda text, _: road.code_in(text.encode()),
+    "fedldp joined": lambda text, _: road.Joined.from_bytes(text.encode()),
     "fedldp manifest": manifest,
+    "fedldp membership": lambda text, _: Membership.from_json(text),
     "fedldp model": lambda text, _: Model.from_json(text),
     "fedldp network": lambda text, _: Network.from_json(text),
+    "fedldp offers": lambda text, _: Offers.from_bytes(text.encode()),
     "fedldp period": lambda text, _: CalendarPeriod.from_json(text),
     "fedldp plan": lambda text, _: Plan.from_json(text),
-    "fedldp processes": in_state("processes.json", processes.kept),
     "fedldp question": lambda text, _: Question.from_bytes(text.encode()),
-    "fedldp registered": in_state("registered.json", registered),
-    "fedldp reload": in_state("reload.json", lambda state: Outcome.load(state.parent)),
+    "fedldp rotated": lambda text, _: road.secret_in(text.encode()),
     "fedldp signed": lambda text, _: signing.read_unverified(text, "fedldp job"),
     "fedldp signed job": lambda text, _: SignedJob.unverified(signed(text)),
     "fedldp state": lambda text, _: State.from_json(text),
-    "fedldp successors": in_state("successors.json", successors.known),
+    "fedldp statement": lambda text, _: signing.read_unverified(signed(text), STATEMENT),
     "fedldp survey": lambda text, _: computations.check_format(text),
     "fedldp tally": tally,
     "fedldp training": training,
     "fedldp transparency": lambda text, _: Transparency.from_json(text),
-    "fedldp vault status": in_state("vault.json", record.load),
 }
-IGNORED = {"fedldp rows", "fedldp gateway names"}  # written again
-PRINTED = {"fedldp doctor", "fedldp ledger overview", "fedldp monitor", "fedldp status"}
+JOBS = {"fedldp statistic job", "fedldp training job"}
+IGNORED = {"fedldp agent state", "fedldp clock"}  # as if it were not there
+PRINTED = {"fedldp error", "fedldp ledger overview", "fedldp server status"}
 
 
 def test_there_is_a_reader_for_every_kind_of_document():
     kinds = {name.rpartition(" ")[0] for name in in_the_code()[0]}
-    assert kinds == READERS.keys() | IGNORED | PRINTED
+    assert kinds == READERS.keys() | JOBS | IGNORED | PRINTED
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -194,10 +189,10 @@ def test_a_newer_document_is_refused_by_its_name(kind, tmp_path):
     assert f"it is a '{newer}', which a newer version of fedldp has written" in str(refused.value)
 
 
-def test_newer_rows_are_written_again(tmp_path):
-    (tmp_path / "rows.json").write_text('{"format": "fedldp rows 99", "rows": 1, "sha256": ""}')
-    assert identity.moved_rows(tmp_path, np.zeros((2, 1)), answered=True) == ""
-    assert json.loads((tmp_path / "rows.json").read_text())["format"] == identity.FORMAT
+@pytest.mark.parametrize("kind", sorted(JOBS))
+def test_a_newer_job_is_refused(kind):
+    with pytest.raises(WireError, match=f"its format must be one of .*; got '{kind} 99'"):
+        read_job(canonical({"format": f"{kind} 99", "what": "is new"}))
 
 
 def test_a_vehicle_without_numpy_says_so_too():
@@ -207,7 +202,8 @@ def test_a_vehicle_without_numpy_says_so_too():
 
 DATABASES = {
     "ledger": lambda path: open_ledger(path, 1),
-    "checkpoint": lambda path: checkpoint.Checkpoint(path, "spring", "settings"),
+    "outbox of an agent": Outbox,
+    "store of a server": SQLiteStore,
 }
 
 
@@ -228,11 +224,9 @@ def test_a_newer_database_is_refused_and_left_alone(kind, tmp_path):
 
 
 CONFIGURATIONS = {
-    "gateway.toml": lambda path: GatewayConfig.load(path.parent),
-    "job.toml": Job.load,
+    "agent.toml": lambda path: AgentSettings.load(path.parent),
     "schema.toml": lambda path: Schema.from_toml(path.read_text()),
-    "server.toml": lambda path: ServerConfig.load(path.parent),
-    "vault.toml": lambda path: VaultConfig.load(path.parent),
+    "server.toml": lambda path: ServerFolder.load(path.parent),
 }
 
 
@@ -246,9 +240,9 @@ def test_a_newer_configuration_is_refused_before_its_entries_are_read(name, tmp_
 
 @pytest.mark.parametrize("given", ["0", "-1", "2.0", '"2"', "true", "[2]"])
 def test_a_format_is_a_whole_number(given, tmp_path):
-    (tmp_path / "vault.toml").write_text(f"format = {given}\n")
+    (tmp_path / "agent.toml").write_text(f"format = {given}\n")
     with pytest.raises(DomainError, match="format must be a whole number from 1; got"):
-        VaultConfig.load(tmp_path)
+        AgentSettings.load(tmp_path)
 
 
 def test_an_attribute_may_be_called_format():

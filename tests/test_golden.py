@@ -1,7 +1,6 @@
 """What fixed seeds gave in version 0.1, they give today: byte by byte where it is exact."""
 
 import json
-import shutil
 from pathlib import Path
 
 import golden_files as golden
@@ -9,8 +8,6 @@ import numpy as np
 import pytest
 
 import fedldp
-from fedldp.fleet.server import checkpoint
-from fedldp.fleet.server.rounds import Rounds
 
 # The data of version 0.1 are partly missing or outside the bounds, on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")
@@ -47,24 +44,7 @@ def test_plans_reports_tallies_and_estimates(number):
     assert found == {key: expected[key] for key in found}
 
 
-def test_questions_and_batches():
-    assert golden.questions() == load("questions")
-
-
 def test_models():
     for found, expected in zip(golden.models(), load("models"), strict=True):
         close(found.pop("coefficients"), expected.pop("coefficients"), BETWEEN_PROCESSORS)
         assert found == expected
-
-
-def test_a_checkpoint_of_version_0_1_is_resumed_where_it_stood(tmp_path):
-    shutil.copy(FOLDER / "job.db", tmp_path)
-    progress = checkpoint.status(tmp_path / "job.db")
-    assert (progress.job, progress.rounds, progress.asked, progress.received) == ("spring", 2, 2, 1)
-    rounds = Rounds(golden.job(tmp_path))
-    [(gateway, question)] = rounds.questions().items()
-    assert (gateway, question.round) == ("22", 3)
-    rounds.receive(question, golden.answers(question, 210))
-    rounds.step()
-    assert rounds.counts(3).reports == 78
-    rounds.close()

@@ -14,10 +14,9 @@ import click
 import pytest
 
 import fedldp
-import fedldp.fleet
 
 ROOT = Path(__file__).parent.parent
-LAZY = pytest.mark.parametrize("package", [fedldp, fedldp.fleet], ids=lambda each: each.__name__)
+LAZY = pytest.mark.parametrize("package", [fedldp], ids=lambda each: each.__name__)
 
 # Types of packages that are imported only where they are used: they are known to mypy alone.
 ELSEWHERE = dict.fromkeys(

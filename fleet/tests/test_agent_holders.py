@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from engine_cases import SERVER
-from holders import answered, checked, held, period_of, statistic_of
+from holders import answered, checked, held, in_round, period_of, statistic_of
 from plans import HAND_MADE, canonical, changed, places
 
 from fedldp import Calendar, Category, Number, Plan, Schema
@@ -58,14 +58,6 @@ def test_the_cap_is_for_life_and_a_new_job_buys_nothing(cars):
     again = cars(cap=2)
     assert checked_able(again, statistic_of(SPEEDS, "job-9")) == 0
     assert again.ledger.totals() == dict.fromkeys(CARS, Fraction(2))
-
-
-def in_round(question, number):
-    """Return a question as that of another round."""
-    asked = dataclasses.replace(question.asked, round=str(number), digest=bytes([number]) * 32)
-    return dataclasses.replace(
-        question, asked=asked, question=dataclasses.replace(question.question, round=number)
-    )
 
 
 def checked_able(holder, job):

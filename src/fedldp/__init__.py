@@ -48,7 +48,6 @@ __all__ = [
     "compare_estimates",
     "datasets",
     "errors",
-    "fleet",
     "learn",
     "mechanism",
     "mechanism_names",
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
         coders,
         datasets,
         errors,
-        fleet,
         learn,
         mechanisms,
         vehicle,
@@ -107,7 +105,7 @@ else:
     _load = attribute_loader(
         __name__,
         {
-            "": "audit coders datasets errors fleet learn mechanisms vehicle",
+            "": "audit coders datasets errors learn mechanisms vehicle",
             "schema.attributes": "Angle BinnedNumber Category Distribution Number OptionalNumber "
             "Within",
             "coders.channel": "Channel",

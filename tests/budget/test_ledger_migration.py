@@ -16,7 +16,6 @@ from ledgers import as_format
 from fedldp.budget import policy, records
 from fedldp.budget.ledger import Ledger, Period
 from fedldp.errors import BudgetError, DomainError, WireError
-from fedldp.fleet.vault.vault import Vault
 from fedldp.storage import database, head
 from fedldp.storage.database import Database
 
@@ -96,25 +95,22 @@ def test_what_was_answered_is_answered_with_the_same_bytes(path, before):
         for _, key, request, _, _, epsilon, answer in before[0]:
             if "/" not in str(request):
                 assert found.release(key, Fraction(epsilon), request, never) == answer
-        vault = Vault(made.SCHEMA, made.MATRIX, made.CARS, found)
-        for job in ANSWERS:
-            for number in (1, 2, 3):
-                question = made.question(job, number)
-                answers = [row[-1] for row in before[0] if row[2] == question.request]
-                assert vault.answer(question).split() == sorted(answers)
+        for request, digest in before[1]:
+            answers = {row[1]: row[-1] for row in before[0] if row[2] == request}
+            again = found.release_many(
+                made.CARS, 1, request, digest, never, job=request.partition("/")[0]
+            )
+            assert again == answers
         assert stored(path) == before
 
 
 def test_what_was_spent_counts(path):
     """In format 2 car 0 was never asked, while others answered the job three times."""
     with Ledger(path, made.CAP) as found:
-        vault = Vault(made.SCHEMA, made.MATRIX, made.CARS, found)
-        asked = made.question("spring", 4)
-        assert vault.answer(asked).answered == 2
-        assert {line.vehicle_id for line in found.history() if line.request == asked.request} == {
-            "car 0",
-            "car 3",
-        }
+        answered = found.release_many(
+            made.CARS, 1, "spring/4", b"new", lambda able: dict.fromkeys(able, b""), job="spring"
+        )
+        assert answered.keys() == {"car 0", "car 3"}
         with pytest.raises(BudgetError, match="has answered the job 'spring' 2 times"):
             found.release("car 4", 1, "new", never, job="spring")
         with pytest.raises(BudgetError, match="has spent 4 of its cap of 4"):

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from vault_folders import configured
 
 import fedldp
 from fedldp.budget.ledger import Ledger, Period, asked_and_refused, create, overview, recent
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, WireError
-from fedldp.fleet.vault.period import left
 from fedldp.storage import files
 from fedldp.storage.head import Head
 
@@ -29,14 +27,16 @@ def report(_):
     raise done.exception
 
 
-def vault(folder):
-    (folder / "rows.csv").write_text("speed,city\n31,Rome\n")
-    config = configured(folder, most_epsilon_per_period="1", period="12 hours")
-    config.ledger_path.unlink()
-    (folder / "ledger.db-head").unlink()
-    with pytest.raises(WireError, match="there is no ledger"):
-        left(config, lambda _: 0)
-    config.ledger()
+def agent(folder):
+    service = pytest.importorskip("fedldp_fleet.agent.service")
+    (folder / "agent.toml").write_text(
+        'cap = "1"\noperator = "operator.pub"\ndata = "rows.csv"\nschema = "rows.toml"\n'
+        'most_epsilon_per_period = "1"\nperiod = "12 hours"\n'
+    )
+    settings = service.Settings.load(folder)
+    _, attention = service.status(settings)
+    assert any("there is no ledger" in line for line in attention)
+    settings.ledger()
 
 
 def mod(folder):
@@ -50,7 +50,7 @@ WAYS = {
     "recent": lambda folder: recent(folder / "ledger.db", Period(Fraction(1), 60)),
     "asked": lambda folder: asked_and_refused(folder / "ledger.db"),
     "report": report,
-    "vault": vault,
+    "agent": agent,
     "mod": mod,
 }
 

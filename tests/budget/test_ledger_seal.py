@@ -11,13 +11,10 @@ import make_ledgers
 import pytest
 from click.testing import CliRunner
 from ledger_victim import never, victim
-from vaults import MATRIX, SCHEMA, answer, asked, listening, vault
 
 from fedldp.budget.ledger import Ledger, seal
 from fedldp.cli.app import fedldp
 from fedldp.errors import BudgetError, WireError
-from fedldp.fleet.protocol import Answer
-from fedldp.fleet.vault.vault import Vault
 
 FIXTURES = Path(make_ledgers.__file__).parent
 NOISE = random.Random(15).randbytes(8192)
@@ -39,8 +36,6 @@ def check_sealed(path):
             with pytest.raises(BudgetError, match="refuses everybody"):
                 ledger.release_many(["car"], 0.1, "1", b"?", lambda _: never(), job=job)
         assert ledger.totals() == {}
-        with pytest.raises(BudgetError, match="refuses everybody"):
-            Vault(SCHEMA, MATRIX, [f"car {i}" for i in range(8)], ledger).answer(asked())
 
 
 CONTENTS = {
@@ -158,16 +153,9 @@ def test_the_command(path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can write for another user")
-def test_sealed_by_root_it_belongs_to_the_user_of_the_vault(tmp_path):
+def test_sealed_by_root_it_belongs_to_the_user_of_the_agent(tmp_path):
     path = tmp_path / "ledger"
     path.write_bytes(NOISE)
     os.chown(path, 65534, 65534)
     seal(path)
     assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534)
-
-
-def test_a_vault_with_a_sealed_ledger_says_why_to_its_owner_alone(tmp_path, caplog):
-    seal(tmp_path / "ledger")
-    with listening(vault(tmp_path / "ledger"), tmp_path / "socket") as address:
-        assert answer(address, asked()) == Answer.of(asked())
-    assert "refuses everybody: it was sealed on" in caplog.records[-1].getMessage()

@@ -24,12 +24,17 @@ with zipfile.ZipFile(FIXTURE) as archive:
         for name in archive.namelist()
         if name.endswith(".json")
     }
-WITH_CALENDARS = [name for name, answers in WRITTEN.items() if "period 1" in answers]
+NOW = {"InVault": "InAgent"}  # which continues its ledger, and is asked other questions
+SAME_QUESTIONS = [name for name in WRITTEN if name not in NOW]
+WITH_CALENDARS = [
+    name for name, answers in WRITTEN.items() if "period 1" in answers and name not in NOW
+]
 
 
 @pytest.fixture
 def place(request, tmp_path):
-    found = PLACES[request.param](tmp_path, CAP)
+    found = PLACES[NOW.get(request.param, request.param)](tmp_path, CAP)
+    found.written = WRITTEN[request.param]
     with zipfile.ZipFile(FIXTURE) as archive:
         for file in ("ledger.db", "ledger.db-head"):
             (tmp_path / file).write_bytes(archive.read(f"{request.param}/{file}"))
@@ -39,7 +44,7 @@ def place(request, tmp_path):
 def written(place):
     return {
         key: value if key == "spent" else value and bytes.fromhex(value)
-        for key, value in WRITTEN[type(place).__name__].items()
+        for key, value in place.written.items()
     }
 
 
@@ -51,12 +56,22 @@ def test_all_four_places_have_written_one():
     assert sorted(WRITTEN) == ["InCalendar", "InCommand", "InMod", "InVault"]
 
 
-@places()
+@places(SAME_QUESTIONS)
 def test_what_was_answered_is_repeated_at_no_cost(place):
     answers = written(place)
     assert place.ask(NUMBER, job="spring", number=1) == answers["number"]
     assert place.ask(CONSTANT_PLAN, job="summer", number=2) == answers["constant"]
     assert place.rows_read == 0
+    assert place.spent() == Fraction(answers["spent"])
+
+
+@places(list(NOW))
+def test_what_was_answered_is_not_paid_for_again(place):
+    """An agent's questions have another format: those of a vault's rounds are refused."""
+    answers = written(place)
+    assert place.ask(NUMBER, job="spring", number=1) is None
+    for period in range(1, CALENDAR.periods + 1):
+        place.ask(CALENDAR, period=period)
     assert place.spent() == Fraction(answers["spent"])
 
 

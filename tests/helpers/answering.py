@@ -5,18 +5,17 @@ import json
 import numpy as np
 from click.testing import CliRunner
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
+from holders import checked, in_round, period_of, statistic_of
 from nodes import Node
 from nodes import asked as flower_question
 
 from fedldp import Calendar, Category, Number, Plan, Schema
-from fedldp.budget.calendars import CalendarPeriod
 from fedldp.budget.ledger import Ledger
 from fedldp.budget.vehicle import Vehicle
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import FedLDPError
-from fedldp.fleet.protocol import Question
-from fedldp.fleet.vault.vault import Vault
 from fedldp.plan.report import HEADER
+from fedldp_fleet.agent.many import Held, ManyVehicles
 from fedldp_fleet.flower.messages import unpacked
 
 SPEED, COLOR = Number("speed", 0, 50), Category("color", ["red", "green"], constant=True)
@@ -60,28 +59,33 @@ def of_report(packet):
     return packet[HEADER:] or None
 
 
-class InVault(Place):
-    """A vault, which is started for each question."""
+class InAgent(Place):
+    """An agent, which is started for each question. It continues the ledgers of vaults."""
 
     def record(self, plan, job, number, period):
-        text = plan.to_json() if period is None else CalendarPeriod(plan, period).to_json()
-        job = job if period is None else f"period-{period}"
-        speed, color = self.row.get("speed"), self.row.get("color")
-        matrix = np.array([[np.nan if speed is None else speed, 1.0 if color == "green" else 0.0]])
         with Ledger(self.path, self.cap) as ledger:
-            vault = Vault(SCHEMA, matrix, [VEHICLE], ledger)
-            values = vault._values
-            vault._values = lambda asked: counting(self, values(asked))
-            [record] = vault.answer(Question(job, number, "7", 1, text)).split() or [None]
+            holder = ManyVehicles(Rows(self), ledger)
+            if period is None:
+                asked = in_round(checked(holder, statistic_of(plan, job)), number)
+            else:
+                asked = checked(holder, period_of(plan, period))
+            [record] = holder.draw(asked, 1) or [None]
         return record
 
 
-def counting(place, values):
-    def read(vehicles):
-        place.rows_read += bool(len(vehicles))
-        return values(vehicles)
+class Rows:
+    """The row of a place, as an agent reads it when it answers."""
 
-    return read
+    schema, vehicle_ids, epsilons = SCHEMA, [VEHICLE], ()
+
+    def __init__(self, place):
+        self.place = place
+
+    def held(self):
+        row = self.place.read_row()
+        speed, color = row.get("speed"), row.get("color")
+        matrix = [[np.nan if speed is None else speed, 1.0 if color == "green" else 0.0]]
+        return Held(np.array(matrix), np.array([0]))
 
 
 class InMod(Place):

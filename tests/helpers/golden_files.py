@@ -7,8 +7,8 @@ except for floating-point results of training and estimation, which may differ i
 between versions of NumPy and SciPy. Tables that a linear program finds may differ between versions
 of the solver: their plans are read from the golden file, and only what follows is computed again.
 
-`files` writes a ledger and a checkpoint as they lie on a disk. Those of earlier versions are kept
-and must still open; they cannot be written again.
+`files` writes a ledger as it lies on a disk. Those of earlier versions are kept and must still
+open; they cannot be written again.
 """
 
 import json
@@ -20,13 +20,6 @@ import numpy as np
 from ledgers import open_ledger
 
 import fedldp
-from fedldp._internal import packing
-from fedldp.fleet.job import Job
-from fedldp.fleet.protocol import Answer, Question
-from fedldp.fleet.server.rounds import Rounds
-from fedldp.learn.features import Features
-from fedldp.learn.model import Model
-from fedldp.learn.optimizer import Adam, Recipe
 
 Document = dict[str, Any]
 
@@ -127,35 +120,6 @@ def is_solved(options: Document) -> bool:
     return options.get("mechanism", "dominant") in SOLVED and options.get("strategy") != "cube"
 
 
-def questions() -> list[Document]:
-    """Return questions and batches of a fleet, as they travel."""
-    found = []
-    for number, name in enumerate(("one", "mixed", "gradient")):
-        plan = fedldp.Plan(SCHEMAS[name], 4.0, mechanism="hm-tp")
-        report = plan.report(rows(SCHEMAS[name], number), fedldp.source(number))
-        model = first_model().to_json() if name == "gradient" else ""
-        question = Question("spring", number + 1, f"gateway-{number}", 2 * VEHICLES,
-                            plan.to_json(), model)  # fmt: skip
-        batch = Answer.of(
-            question, packing.parse(report.records, VEHICLES, plan.bits).split(), silent=3
-        )
-        found.append(
-            {
-                "digest": question.digest.hex(),
-                "batch": batch.to_bytes().hex(),
-            }
-        )
-    return found
-
-
-def first_model() -> Model:
-    """Return a model of 20 weights, all zero."""
-    schema = fedldp.Schema.of(x={"low": -1, "high": 1, "size": 19})
-    target = fedldp.Category("late", ["no", "yes"])
-    weights = np.zeros(Features(schema).dimensions)
-    return Model("logistic", schema, target, weights)
-
-
 def models() -> list[Document]:
     """Return what estimators learn."""
     x = fedldp.source(1).uniform((2000, 3)) * 2 - 1
@@ -173,25 +137,8 @@ def models() -> list[Document]:
     return found
 
 
-def job(folder: Path) -> Job:
-    """Return a training on two gateways."""
-    plan = fedldp.Plan(SCHEMAS["gradient"], 4.0, mechanism="hm-tp")
-    return Job(
-        "spring", plan, folder / "job.db", folder / "model.json", reports=40,
-        model=first_model(), recipe=Recipe(Adam(0.1)), gateways=2, rounds=4,
-    )  # fmt: skip
-
-
-def answers(question: Question, seed: int) -> bytes:
-    """Return the batch of a gateway: all but one of its vehicles have answered."""
-    plan, n = fedldp.Plan.from_json(question.plan), question.n - 1
-    x = fedldp.source(seed).uniform((n, plan.schema.dimensions)) * 2 - 1
-    report = plan.report(x, fedldp.source(seed + 1))
-    return Answer.of(question, packing.parse(report.records, n, plan.bits).split()).to_bytes()
-
-
 def files(folder: Path) -> None:
-    """Write a ledger with some spendings, and a checkpoint in the midst of its third round."""
+    """Write a ledger with some spendings."""
     with open_ledger(folder / "ledger.db", cap=4) as ledger:
         ledger.release("car 1", 1, "question 1", lambda: b"first", run="spring")
         ledger.release("car 1", "1/3", b"\x00question 2", lambda: b"second", run="summer")
@@ -199,15 +146,6 @@ def files(folder: Path) -> None:
             ["car 1", "car 2", "car 3"], 0.5, "autumn/1", b"digest",
             lambda keys: {key: key.encode() for key in keys[:2]}, run="autumn",
         )  # fmt: skip
-    rounds = Rounds(job(folder))
-    for number in range(3):
-        rounds.ask(["11", "22"])
-        for place, (gateway, question) in enumerate(sorted(rounds.questions().items())):
-            if number < 2 or gateway == "11":
-                rounds.receive(question, answers(question, 100 * number + 10 * place))
-        if number < 2:
-            rounds.step()
-    rounds.close()
 
 
 def write(path: Path, document: Any) -> None:
@@ -220,7 +158,5 @@ if __name__ == "__main__":
     target = Path(sys.argv[1])
     target.mkdir(parents=True)
     write(target / "collection.json", collection())
-    write(target / "questions.json", questions())
     write(target / "models.json", models())
     files(target)
-    (target / ".job.db.lock").unlink()

@@ -12,7 +12,6 @@ import random
 import resource
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -247,20 +246,6 @@ def migrate(folder, places):
     def use(place):
         with Ledger(folder / str(place) / "ledger", CAP) as ledger:
             ledger.spent("car 1")  # which needs one more statement
-
-    return killed_while_migrating(use, places)
-
-
-def migrate_checkpoint(folder, places):
-    """Do the same with the checkpoints of a job, whose name and settings are in them."""
-    from fedldp.fleet.server.checkpoint import Checkpoint
-
-    def use(place):
-        path = folder / str(place) / "job.db"
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            [(job, settings)] = connection.execute("SELECT name, settings FROM job").fetchall()
-        with Checkpoint(path, job, settings) as checkpoint:
-            checkpoint.standing  # noqa: B018 (it needs one more statement)
 
     return killed_while_migrating(use, places)
 

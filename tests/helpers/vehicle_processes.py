@@ -6,6 +6,8 @@ each case did as JSON. A new program of a vehicle gets an entry in `PROGRAMS`.
 """
 
 import contextlib
+import datetime
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -15,7 +17,6 @@ import runpy
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -77,31 +78,93 @@ def write_table(folder, row):
     (folder / "rows.toml").write_text(SCHEMA.to_toml())
 
 
-def write_vault(folder, row):
+def write_fleet_agent(folder, row):
+    """Write the folder of an agent with a table of one row, and what its server offers."""
     write_table(folder, row)
-    (folder / "vault.toml").write_text(
-        f'data = "rows.csv"\nschema = "rows.toml"\ncap = "{CAP}"\nlisten = "s"\ntick = 0.001\n'
+    write_offer(folder)
+    (folder / "agent.toml").write_text(
+        f'data = "rows.csv"\nschema = "rows.toml"\ncap = "{CAP}"\n'
+        'operator = "operator.pub"\ntick = 0.001\n'
     )
 
 
-def run_vault():
-    """Run a vault, ask it once, and end it."""
-    from fedldp.fleet.gateway.relay import ask
-    from fedldp.fleet.protocol import Question
-    from fedldp.fleet.sockets import Address
-    from fedldp.fleet.vault.__main__ import main
+def write_device(folder, row):
+    """Write the folder of an agent on the standard library alone."""
+    write_row(folder, row)
+    write_offer(folder)
+    (folder / "agent.toml").write_text(
+        f'data = "row.json"\ncap = "{CAP}"\noperator = "operator.pub"\ntick = 0.001\n'
+    )
 
-    def ask_and_end():
-        question, answer = Question("spring", 1, "7", 1, PLAN.to_json()), None
-        while answer is None:
-            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):  # not yet there
-                answer = ask(Address.of("s"), question, time.monotonic() + HANG_SECONDS)
-            time.sleep(0.01)
-        Path("sent").write_text(f"{answer.answered} {len(answer.records)}")
+
+def write_offer(folder):
+    """Write a statistic that an operator has signed, and what the server says of it."""
+    from engine_cases import OPERATOR, SERVER
+
+    from fedldp_fleet import jobs
+    from fedldp_fleet.jobs import Schedule, StatisticJob
+    from fedldp_fleet.messages import Offer, Offers, Place
+    from fedldp_fleet.questions import Statement
+
+    now = datetime.datetime.now(datetime.UTC)
+    hour = datetime.timedelta(hours=1)
+    job = StatisticJob("spring", PLAN, 1, Schedule(now - hour, now + hour))
+    question = jobs.question(job, 1, job.start)
+    signed = jobs.to_sign(job, SERVER.public).signed(OPERATOR)
+    statement = Statement("spring", 1, question.digest).signed(SERVER)
+    digest = hashlib.sha256(signed.encode()).hexdigest()
+    offers = Offers(b"i" * 16, 0.01, (Offer("spring", digest, statement, Place(1, 1000.0)),))
+    (folder / "operator.pub").write_text(OPERATOR.public.text)
+    (folder / "question").write_bytes(question.to_bytes())
+    (folder / "job").write_text(signed)
+    (folder / "offers").write_bytes(offers.to_bytes())
+
+
+class OfferedRoad:
+    """A server that offers what lies in the folder, and ends the agent when it has the answer."""
+
+    def __init__(self, messages):
+        self.messages = messages
+
+    def call(self, _call):
+        return self.messages.Offers.from_bytes(Path("offers").read_bytes())
+
+    def question(self, _digest):
+        return Path("question").read_bytes()
+
+    def signed_job(self, _digest):
+        return Path("job").read_text()
+
+    def announce(self, _said):
+        return True
+
+    def deliver(self, data):
+        Path("sent").write_text(str(len(data)))
         os.kill(os.getpid(), signal.SIGTERM)
+        answer = self.messages.Answer.from_bytes(data)
+        verdict = self.messages.Verdict.COUNTED
+        return self.messages.Acknowledgement(b"i" * 16, answer.identifier, verdict)
 
-    threading.Thread(target=ask_and_end, daemon=True).start()
-    main(["."])
+    def close(self):
+        pass
+
+
+def run_fleet_agent():
+    from fedldp_fleet import messages
+    from fedldp_fleet.agent import service
+
+    service._road = lambda *_: (OfferedRoad(messages), None)
+    run_command("agent", "run", ".")
+
+
+def run_device():
+    from fedldp_vehicle import command
+    from fedldp_vehicle.fleet import messages
+    from fedldp_vehicle.fleet.agent import service
+
+    service._road = lambda *_: (OfferedRoad(messages), None)
+    sys.argv[:] = ["fedldp-vehicle", "run", "."]
+    command.main()
 
 
 def run_mod():
@@ -154,7 +217,15 @@ class Program(NamedTuple):
 PROGRAMS = {
     "vehicle.py": Program(write_row, run_file, None),
     "fedldp report": Program(write_row, run_report, LEDGER, ("fedldp.cli.reports",)),
-    "vault": Program(write_vault, run_vault, LEDGER, ("fedldp.fleet.vault.process",)),
+    "fedldp agent": Program(
+        write_fleet_agent,
+        run_fleet_agent,
+        LEDGER,
+        ("engine_cases", "fedldp_fleet.commands.agent", "fedldp_fleet.agent.holders"),
+    ),
+    "fedldp-vehicle": Program(
+        write_device, run_device, LEDGER, ("engine_cases", "fedldp_vehicle.agent")
+    ),
     "LDPMod": Program(write_row, run_mod, LEDGER, ("nodes",)),
     "examples/flower": Program(write_row, run_iris, LEDGER, ("nodes", "sklearn.datasets")),
 }
@@ -284,7 +355,6 @@ def main(name, place, *rows):
 # In a test.
 
 REPORT_BYTES = 16 + -(-PLAN.bits // 8)
-DEPLOYMENT = ("vault", "LDPMod", "examples/flower")  # tested by `make test-fleet`
 
 
 def check_standard_error(name, folder, rows):

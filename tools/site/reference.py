@@ -46,7 +46,6 @@ PUBLIC = (
     "fedldp.counting.engines.spark",
     "fedldp.counting.engines.beam",
     "fedldp.counting.engines.duckdb",
-    "fedldp.fleet",
     "fedldp_fleet.flower",
     "fedldp.storage.database",
     "fedldp.storage.files",
@@ -63,7 +62,7 @@ SUBJECTS = {
     "attributes": ("fedldp.schema.attributes",),
     "learn": ("fedldp.learn",),
     "data": ("fedldp.schema.quality", "fedldp.datasets", "fedldp.counting.engines"),
-    "fleet": ("fedldp.fleet", "fedldp_fleet"),
+    "fleet": ("fedldp_fleet",),
     "storage": ("fedldp.storage", "fedldp.signing"),
     "core": ("fedldp",),
 }

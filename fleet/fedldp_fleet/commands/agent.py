@@ -172,7 +172,9 @@ def run_command(folder: Path, socket: Path | None, listen: Path | None, once: bo
     fedldp agent run car --listen /run/fedldp/agent  # beside a SuperNode
     """  # noqa: D301
     from fedldp_fleet.agent.holders import many_vehicles
+    from fedldp_fleet.library import owner
 
+    owner.protect_process()
     if socket is not None and listen is not None:
         raise DomainError("expected at most one of --road and --listen: an agent has one road.")
     sys.exit(service.run(Settings.load(folder), many_vehicles, socket, listen, once=once))

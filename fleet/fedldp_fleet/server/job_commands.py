@@ -317,20 +317,31 @@ def result_command(folder: Path, name: str, output: Path | None) -> None:
 
     \b
     fedldp server job result server spring -o tally.json
+
+    Beside the file it writes a summary: how many answers came, how many of them
+    do not count, and why the job has ended. `fedldp estimate` and `fedldp
+    predict` read it, and warn if answers are missing.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp.storage import files
+    from fedldp_fleet.server.status import summary_of
 
     store = ServerFolder.load(folder).store()
     with store.reading() as transaction:
         row = transaction.job(name)
+        summary = None if row is None else summary_of(transaction, row)
     store.close()
-    if row is None or not row.result:
+    if row is None or summary is None or not row.result:
         state = "there is no such job" if row is None else f"it is {row.state} {row.reason}".strip()
         raise DomainError(f"the job {name!r:.80} has no result: {state}.")
+    if not summary.complete:
+        click.echo(f"The job {name} ended with {summary}", err=True)
     if output is None:
         click.echo(row.result)
     else:
         files.write(output, row.result)
+        click.echo(
+            f"Wrote {output}, and {summary.save(output)} with what is missing in it.", err=True
+        )
 
 
 def _schedule(

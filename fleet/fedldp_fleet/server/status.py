@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedldp import __version__
+from fedldp.results.summary import Summary, digest
 from fedldp_fleet import jobs
 from fedldp_fleet.engine import SETTLED
 from fedldp_fleet.server import certificates
@@ -105,6 +106,23 @@ def _job(store: Transaction, row: JobRow) -> dict[str, Any]:
         "reason": row.reason,
         "restored": row.restored,
     }
+
+
+def summary_of(store: Transaction, row: JobRow) -> Summary:
+    """Return what came of a job. One whose model has settled wants no more answers."""
+    rounds = store.rounds(row.name)
+    wanted = jobs.wanted_of(jobs.read_job(row.document))
+    if row.reason == SETTLED:
+        wanted = sum(each.wanted for each in rounds)
+    return Summary(
+        row.name,
+        wanted,
+        tuple(each.answers for each in rounds),
+        {each.reason: each.vehicles for each in store.uncounted(row.name)},
+        row.reason,
+        row.state == FAILED,
+        digest(row.result.encode()),
+    )
 
 
 def _is_extended(opened: RoundRow, round_seconds: float) -> bool:

@@ -1,10 +1,10 @@
 """Holders of many vehicles that are asked without a server: jobs are signed, checked and drawn."""
 
-import datetime
+import dataclasses
 from fractions import Fraction
 
 import numpy as np
-from engine_cases import OPENS, SCHEDULE, SERVER
+from engine_cases import SCHEDULE, SERVER
 
 from fedldp import Ledger
 from fedldp.budget.calendars import CalendarPeriod
@@ -13,8 +13,6 @@ from fedldp_fleet.agent.many import ManyVehicles
 from fedldp_fleet.agent.policy import Policy
 from fedldp_fleet.agent.rows import TableRows
 from fedldp_fleet.jobs import StatisticJob
-
-NOW = OPENS + datetime.timedelta(hours=1)
 
 
 def held(path, schema, matrix, ids, cap=4, policy=None, epsilons=(), **options):
@@ -49,3 +47,11 @@ def checked(holder, job, number=1, learned=None):
 def answered(holder, job, most=10_000, number=1, learned=None):
     """Return the records that a holder draws for a round of a job."""
     return holder.draw(checked(holder, job, number, learned), most)
+
+
+def in_round(question, number):
+    """Return a question as that of another round."""
+    asked = dataclasses.replace(question.asked, round=str(number), digest=bytes([number]) * 32)
+    return dataclasses.replace(
+        question, asked=asked, question=dataclasses.replace(question.question, round=number)
+    )

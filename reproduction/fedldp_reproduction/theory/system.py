@@ -18,7 +18,7 @@ _LEVELS = ((0.5, 9000), (1.0, 6000), (4.0, 3000))  # an epsilon and how many veh
 
 _STEPS = (
     ("Who", "What (Algorithm 1)", "In fedldp"),
-    ("server", "sends the parameters to the vehicles of a group", "`Training`, `fedldp.fleet`"),
+    ("server", "sends the parameters to the vehicles of a group", "`Training`, `fedldp_fleet`"),
     ("vehicle", "computes its gradient from its own data", "`Linear.gradients`"),
     ("vehicle", "makes k of d coordinates noisy (Algorithm 6)", "`Plan.report`"),
     ("vehicle", "sends the noisy gradient", "`Report`: bits of a fixed number"),

@@ -20,7 +20,7 @@ def read(
     """Return the entries of a file, and raise `DomainError` for unknown, invalid or missing ones.
 
     >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "vault.toml")
+    >>> path = Path(tempfile.mkdtemp(), "agent.toml")
     >>> _ = path.write_text('cap = "4"')
     >>> read(path, {"cap": str}, needed=["cap"])
     {'cap': '4'}
@@ -50,9 +50,9 @@ def read(
 def check_format(given: object, what: str) -> None:
     """Refuse a format that this version does not know.
 
-    >>> check_format(9, "vault.toml")
+    >>> check_format(9, "agent.toml")
     Traceback (most recent call last):
-    fedldp.errors.DomainError: vault.toml has format 9, and this version of fedldp reads formats...
+    fedldp.errors.DomainError: agent.toml has format 9, and this version of fedldp reads formats...
     """
     if type(given) is not int or given < 1:
         raise DomainError(f"{what}: format must be a whole number from 1; got {given!r:.80}.")
@@ -76,9 +76,9 @@ def parse(text: str, what: str) -> dict[str, Any]:
 def write(entries: Mapping[str, Any], notes: Mapping[str, str] | None = None) -> str:
     """Return entries as lines of TOML, some with a comment after them.
 
-    >>> print(write({"cap": "4", "vaults": ["a", "b"]}, {"cap": "for life"}), end="")
+    >>> print(write({"cap": "4", "jobs": ["a", "b"]}, {"cap": "for life"}), end="")
     cap = "4"  # for life
-    vaults = ["a", "b"]
+    jobs = ["a", "b"]
     """
     notes = notes or {}
     return "".join(

@@ -9,7 +9,7 @@ The same transaction enforces the rules of the owner. The cap limits what a vehi
 life, and a further limit what it spends in any period of some days or hours. In each job, a vehicle
 answers at most `answers_per_job` times, whatever its cap allows.
 
-What was asked stands in a hash chain (`fedldp.fleet.transparency`), which the transaction extends.
+What was asked stands in a hash chain (`fedldp_fleet.transparency`), which the transaction extends.
 
 A ledger also keeps the periods that a vehicle has drawn from a calendar (`fedldp.Calendar`): it
 never draws again. And it knows which answers are about values that never change: such an answer is
@@ -699,7 +699,7 @@ class Ledger:
             constants = self._kept(new, constant)
             standings = records.standings(self._file, new, "", self.period)
             before = records.drawn_counts(self._file, new)
-            # Nobody draws in vain: a stranger who asks must not keep a vault busy at no cost.
+            # Nobody draws in vain: a stranger who asks must not keep an agent busy at no cost.
             able = [
                 vehicle_id
                 for vehicle_id in new

@@ -1,4 +1,4 @@
-"""What a ledger says of all its vehicles, read without changing it or waiting for a vault."""
+"""What a ledger says of all its vehicles, read without changing it or waiting for an agent."""
 
 import os
 from collections import Counter
@@ -39,7 +39,7 @@ class Overview(NamedTuple):
 
 
 def overview(path: str | os.PathLike[str], *, inspect: bool = True) -> Overview:
-    """Read what a ledger records, without changing it or waiting for a vault that uses it.
+    """Read what a ledger records, without changing it or waiting for an agent that uses it.
 
     All rows are checked, unless `inspect=False`: then only that no transaction was lost.
 
@@ -126,7 +126,7 @@ def _left(totals: dict[str, Fraction], most: Fraction, others: int) -> dict[Frac
 
 
 def asked_and_refused(path: str | os.PathLike[str]) -> tuple[list[Link], list[str]]:
-    """Read what a ledger was asked, without changing it or waiting for a vault that uses it.
+    """Read what a ledger was asked, without changing it or waiting for an agent that uses it.
 
     See `Ledger.asked` and `Ledger.refused`.
 

@@ -145,7 +145,7 @@ class Vehicles:
             raise DomainError("the question must belong to a period of a calendar.")
         if calendar.answers > MOST_DRAWN:
             raise DomainError(
-                f"a vault draws at most {MOST_DRAWN} periods for a vehicle; the calendar has "
+                f"an agent draws at most {MOST_DRAWN} periods for a vehicle; the calendar has "
                 f"{calendar.answers}."
             )
 

@@ -41,9 +41,6 @@ _COMMANDS = {
         "estimate_command",
         "Show means, frequencies and distributions with error bars.",
     ),
-    "fleet": _Entry(
-        "fleet", "fleet_group", "Run a production fleet: vaults, gateways and a server."
-    ),
     "ledger": _Entry(
         "ledger", "ledger_group", "Show or repair the file that records what was spent."
     ),
@@ -120,7 +117,8 @@ def fedldp() -> None:
     Plan:        schema, advise, plan
     Simulate:    data, collect, train, predict
     Deploy:      compile (for a device in C), report, ledger (on a vehicle),
-                 tally, estimate, trend (on a server), fleet (everything)
+                 tally, estimate, trend (on a server), server and agent (a
+                 fleet)
 
     \b
     fedldp demo                        train on flights, in seconds

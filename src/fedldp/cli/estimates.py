@@ -25,9 +25,9 @@ from fedldp.cli.plans import (
     read_plan_and_calendar,
 )
 from fedldp.errors import DomainError, ImplausibleWarning
-from fedldp.fleet.server.summary import shortfalls
 from fedldp.plan.plan import Plan
 from fedldp.results.estimate import ESTIMATORS, TARGETS, Estimate, compare_estimates
+from fedldp.results.summary import shortfalls
 from fedldp.results.tally import Tally
 from fedldp.schema.attributes.results import EMPIRICAL_BAYES
 from fedldp.schema.schema import Schema

@@ -7,25 +7,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import click
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedldp._internal.text import counted
 from fedldp.budget import ledger as ledgers
 from fedldp.budget.composition import COMPOSITION_DELTA, Composition
 from fedldp.budget.ledger import Overview
 from fedldp.budget.overview import costs
 from fedldp.cli.plans import console
 from fedldp.errors import DomainError
-from fedldp.schema.quality import DataQuality
 from fedldp.vehicle import exact
-
-if TYPE_CHECKING:
-    from fedldp.fleet.vault.period import PeriodLeft
 
 _BAR = 30  # characters of the longest bar
 _LEVELS = 20  # of the budget, for people
@@ -37,12 +32,12 @@ def ledger_group() -> None:
 
     \b
     fedldp ledger init ledger.db       make the ledger of new vehicles
-    fedldp ledger show fleet/vault-1   what is left of the vehicles' budgets
+    fedldp ledger show ledger.db       what the vehicles have spent
     fedldp ledger seal ledger.db       if the file is damaged: refuse everybody
     fedldp ledger mirror ledger.db second/ledger.db
 
-    The ledger records what each vehicle has spent of its privacy budget. A
-    vault and `fedldp report` write to it. Never delete it, and never restore a
+    The ledger records what each vehicle has spent of its privacy budget. An
+    agent and `fedldp report` write to it. Never delete it, and never restore a
     backup of it: that would forget what was spent since.
     """  # noqa: D301 (click wants the character \b itself)
 
@@ -69,12 +64,12 @@ def seal_command(ledger: Path) -> None:
     """Replace a damaged or lost ledger by one that refuses everybody.
 
     \b
-    fedldp ledger seal fleet/vault-1/ledger.db
+    fedldp ledger seal car/ledger.db
 
     It is no longer known what these vehicles have spent, so they may never
-    spend anything again: a vault with this ledger answers no question. The old
+    spend anything again: an agent with this ledger answers no question. The old
     file is moved, unchanged, into a folder beside it, together with its -head,
-    -wal and -shm files. Stop the vault first.
+    -wal and -shm files. Stop the agent first.
     """  # noqa: D301 (click wants the character \b itself)
     aside = ledgers.seal(ledger)
     moved = f"There was no file {ledger}." if aside is None else f"Moved {ledger} into {aside}."
@@ -113,7 +108,7 @@ def takeover_command(mirror: Path) -> None:
     The mirror is the ledger from now on, and the old file is refused for good,
     on whatever machine both can be read. A mirror that may lack something that
     was spent is refused. Then name the new file where the old one was named,
-    such as `ledger` in vault.toml.
+    such as `ledger` in agent.toml.
     """  # noqa: D301 (click wants the character \b itself)
     old = ledgers.take_over(mirror)
     click.echo(f"{mirror} is the ledger now. Never use {old} again.")
@@ -142,10 +137,12 @@ def detach_command(ledger: Path) -> None:
 
 
 @ledger_group.command("show")
-@click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="LEDGER|FOLDER")
+@click.argument(
+    "path", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="LEDGER"
+)
 @click.option(
     "--cap",
-    help="The cap of each vehicle, if a file is given: a ledger does not contain it.",
+    help="The cap of each vehicle, which a ledger does not contain.",
     metavar="EPSILON",
 )
 @click.option(
@@ -160,12 +157,11 @@ def show_command(path: Path, cap: str | None, delta: float, as_json: bool) -> No
     """Show what is left of the vehicles' budgets.
 
     \b
-    fedldp ledger show fleet/vault-1                      the folder of a vault
-    fedldp ledger show fleet/vault-1/ledger.db --cap 4    its ledger alone
+    fedldp ledger show ledger.db
+    fedldp ledger show ledger.db --cap 4
 
-    It also shows which jobs they answered. Given the folder of a vault, it reads
-    the vault's data too, and shows what is clipped or replaced in them; and, if
-    vault.toml limits what a vehicle spends in a period, what is left in it.
+    It also shows which jobs they answered. `fedldp agent status` adds what the
+    owner's settings say.
 
     The sum of a vehicle's epsilons is what is promised and enforced. Many small
     answers tell less: except with the probability --delta, they are together as
@@ -174,11 +170,11 @@ def show_command(path: Path, cap: str | None, delta: float, as_json: bool) -> No
 
     This is for the owner of the vehicles, on their machine: anyone who knows what a
     vehicle was asked and spent knows more than the server does. The ledger has
-    mode 600, so only the vault's user can read it; do not pass the output on.
+    mode 600, so only the agent's user can read it; do not pass the output on.
 
-    The vault may run meanwhile. Nothing is changed.
+    The agent may run meanwhile. Nothing is changed.
     """  # noqa: D301 (click wants the character \b itself)
-    shown = _of_vault(path, delta) if path.is_dir() else _of_file(path, cap, delta)
+    shown = _of_file(path, cap, delta)
     if as_json:
         click.echo(json.dumps(shown.document(), indent=2))
     else:
@@ -188,25 +184,19 @@ def show_command(path: Path, cap: str | None, delta: float, as_json: bool) -> No
 @final
 @dataclass(frozen=True)
 class _Shown:
-    """A ledger for its owner; what a file alone does not contain is None."""
+    """A ledger for its owner."""
 
     path: Path
     found: Overview
     delta: float
     cap: Fraction | None = None
-    answers_per_job: int | None = None
-    vehicles: set[str] | None = None
-    data: str = ""
-    quality: DataQuality | None = None
-    period: "PeriodLeft | None" = None
 
     @property
     def budget(self) -> list[tuple[Fraction, int]]:
         """How many vehicles have how much left or, without a cap, have spent how much."""
-        others = len(self.vehicles - self.found.totals.keys()) if self.vehicles else 0
         if self.cap is None:
             return sorted(Counter(self.found.totals.values()).items())
-        return list(self.found.left(self.cap, others).items())
+        return list(self.found.left(self.cap, 0).items())
 
     @cached_property
     def _most(self) -> tuple[Fraction, float] | None:
@@ -223,23 +213,15 @@ class _Shown:
         return "spent" if self.cap is None else "left"
 
     def document(self) -> dict[str, Any]:
-        quality = self.quality
         return {
             "format": "fedldp ledger overview 1",
             "ledger": str(self.path),
             "cap": None if self.cap is None else str(float(self.cap)),
-            "answers_per_job": self.answers_per_job,
-            "vehicles": None if self.vehicles is None else len(self.vehicles),
             "vehicles_answered": len(self.found.totals),
-            "vehicles_gone": self._gone,
             "composition": self._composition,
             "budget": [{self._which: str(float(e)), "vehicles": n} for e, n in self.budget],
-            "period": None if self.period is None else self.period.document(),
             "jobs": [each._asdict() for each in self.found.jobs],
             "sealed": self.found.sealed or None,
-            "data": None
-            if quality is None
-            else {"rows": quality.rows, "changed": quality.changed, "summary": str(quality)},
         }
 
     @property
@@ -249,10 +231,6 @@ class _Shown:
         most, approximate = self._most
         return {"epsilon": float(most), "approximate_epsilon": approximate, "delta": self.delta}
 
-    @property
-    def _gone(self) -> int | None:
-        return None if self.vehicles is None else len(self.found.totals.keys() - self.vehicles)
-
     def rendered(self) -> RenderableType:
         """Return it for people."""
         grid = Table.grid(padding=(0, 2))
@@ -261,9 +239,6 @@ class _Shown:
         parts: list[RenderableType] = [Text(str(self.path), style="bold"), grid]
         if self.budget:
             parts.append(_table(self._which, self.budget))
-        if self.period is not None:
-            parts += [Text(f"  {self.period.said}; {self.period.ending}")]
-            parts += [_table("left now", list(self.period.left.items()))]
         if self.found.jobs:
             jobs = Table(box=None, padding=(0, 2))
             for name in ("job", "questions", "answers"):
@@ -272,18 +247,11 @@ class _Shown:
                 name = each.job or "(no job)"
                 jobs.add_row(Text(name), f"{each.questions:,}", f"{each.answers:,}")
             parts.append(jobs)
-        if self.quality is not None:
-            parts += [Text(f"{self.data}", style="bold"), Text(str(self.quality))]
         return Group(*parts)
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         if self.cap is not None:
             yield "  cap", f"{float(self.cap)} for the life of a vehicle"
-        if self.answers_per_job is not None:
-            yield "  answers", f"{counted(self.answers_per_job, 'answer')} of a vehicle per job"
-        if self.vehicles is not None:
-            gone = f", and {self._gone:,} that are no longer in the data" if self._gone else ""
-            yield "  vehicles", f"{len(self.vehicles):,}{gone}"
         yield "  have answered", f"{len(self.found.totals):,}"
         if self._most is not None:
             most, approximate = self._most
@@ -306,27 +274,6 @@ def _table(name: str, budget: list[tuple[Fraction, int]]) -> Table:
         rest = sum(count for _, count in budget[_LEVELS:])
         table.add_row("other", f"{rest:,}", "")
     return table
-
-
-def _of_vault(folder: Path, delta: float) -> _Shown:
-    from fedldp.fleet.vault import period
-    from fedldp.fleet.vault.process import VaultConfig
-
-    vault = VaultConfig.load(folder)
-    vehicles, quality = vault.look()
-    path = vault.ledger_path
-    found = ledgers.overview(path)
-    return _Shown(
-        path,
-        found,
-        delta,
-        vault.cap,
-        vault.answers_per_job,
-        vehicles,
-        vault.entries["data"],
-        quality,
-        period.left(vault, lambda recent: len(vehicles - recent.totals.keys())),
-    )
 
 
 def _of_file(path: Path, cap: str | None, delta: float) -> _Shown:

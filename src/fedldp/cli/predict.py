@@ -14,8 +14,8 @@ from fedldp._internal.validation import Floats
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming
 from fedldp.datasets.files import read
 from fedldp.errors import DomainError
-from fedldp.fleet.server.summary import shortfalls
 from fedldp.learn.model import Model
+from fedldp.results.summary import shortfalls
 from fedldp.schema import frames
 from fedldp.schema.quality import DataQuality, total
 from fedldp.storage import files

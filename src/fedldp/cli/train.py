@@ -191,7 +191,7 @@ def train_command(
       --group 1000 --learning-rate 0.2 --max-iter 200
 
     Each row of the data is a vehicle, or all rows with the same --vehicle. The
-    fleet is simulated in this process; `fedldp fleet` runs a real one. `fedldp
+    fleet is simulated in this process; `fedldp server` runs a real one. `fedldp
     data list` shows the names of data sets. For your own file, `fedldp schema
     fleet.csv` makes a draft of the schema.
 

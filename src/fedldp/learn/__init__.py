@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from fedldp.learn.tasks import Layered, Linear
     from fedldp.learn.training import Procedure, Round, Training
 else:
-    # A vault needs only the modules for models and gradients.
+    # An agent needs only the modules for models and gradients.
     __getattr__ = attribute_loader(
         __name__,
         {

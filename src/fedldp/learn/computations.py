@@ -2,7 +2,7 @@
 
 A question carries no code. It carries a plan and, unless it asks for the rows themselves, a JSON
 document: a model, whose gradient is asked for, or a round of a survey. Its format names one of the
-computations below, which a vault has installed; its entries are validated before anything is
+computations below, which an agent has installed; its entries are validated before anything is
 computed. A new kind of model needs a class with this interface and an entry in `FORMATS`.
 
 What a question may cost a vault in memory and time is limited, too, by public numbers alone.

@@ -415,7 +415,7 @@ class Model:
 
     @property
     def declaration(self) -> dict[str, Any]:
-        """What a vault is asked with this model, as JSON: all but the weights and the scaling."""
+        """What vehicles are asked with this model, as JSON: all but the weights and the scaling."""
         document: dict[str, Any] = {
             "computes": "gradient",
             "objective": self.objective,

@@ -382,7 +382,7 @@ class Schema(Mapping[str, Attribute]):
         text
             A table for each attribute. `missing` and `size` are optional. A name with points may
             be written with quotes or without: `["Vehicle.Speed"]` or `[Vehicle.Speed]`. Before the
-            tables there may be the format, a number, which `fedldp fleet init` writes.
+            tables there may be the format, a number, as in other files of fedldp.
 
         Returns
         -------
