@@ -14,10 +14,11 @@ from fedldp.errors import DomainError, WireError
 from fedldp.vehicle import canonical
 from fedldp_fleet import road
 from fedldp_fleet.messages import MOST_BITS, Announcement, Answer, Call
-from fedldp_fleet.server import members
+from fedldp_fleet.server import audit, members
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.guard import UNKNOWN, Asking, Guard, Refused, length_of
+from fedldp_fleet.store.base import Transaction
 
 MOST_BODY_BYTES = (1 << 16) + (MOST_BITS >> 3)
 
@@ -68,7 +69,7 @@ def road_app(desk: Desk, guard: Guard, documents: Documents) -> Starlette:
 
     async def join(request: _Request) -> bytes:
         code = road.code_in(request.body)
-        joined = await desk.run(lambda store: members.join(store, code))
+        joined = await desk.run(lambda store: _joined(store, code))
         if joined is None:
             raise Refused(403, _error("this code is wrong, or was used before"))
         return joined.to_bytes()
@@ -184,6 +185,13 @@ async def _send(send: Send, status: int, body: bytes, *, close: bool = False) ->
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def _joined(store: Transaction, code: str) -> road.Joined | None:
+    joined = members.join(store, code)
+    if joined is not None:
+        audit.record(store, joined.agent, audit.JOINED, joined.agent)
+    return joined
 
 
 def _found(body: bytes | None) -> bytes:

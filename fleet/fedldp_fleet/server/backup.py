@@ -16,6 +16,7 @@ from typing import NamedTuple
 from fedldp.errors import DomainError
 from fedldp.storage import files
 from fedldp_fleet import engine
+from fedldp_fleet.server import audit
 from fedldp_fleet.server import folder as folders
 from fedldp_fleet.server.desk import STATE_ENDING
 from fedldp_fleet.server.folder import CONFIG, STORE, ServerFolder
@@ -82,6 +83,7 @@ def restore(
             _copy(old, inside)
         inside.set_value(engine.ORIGIN, _RESTORED)
         engine.settle(inside, secrets.token_bytes(engine.INCARNATION_BYTES))
+        audit.record(inside, audit.person(), audit.RESTORED, target.name, f"from {backup.name}")
         texts = [] if second is None else sorted(second.glob(f"*{STATE_ENDING}"))
         resumed = [
             path.name.removesuffix(STATE_ENDING)

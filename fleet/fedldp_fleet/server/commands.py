@@ -131,7 +131,7 @@ def run_command(folder: Path, listen: str | None, page: str | None) -> None:
 
 @server_group.command("enroll")
 @click.argument("folder", type=FOLDER)
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--vehicles",
     type=click.IntRange(1),
@@ -139,22 +139,39 @@ def run_command(folder: Path, listen: str | None, page: str | None) -> None:
     show_default=True,
     help="How many of its answers count in a job.",
 )
+@click.option(
+    "--list",
+    "listed",
+    type=FILE,
+    help="A file with an agent in each line: its name and, after a comma, its vehicles.",
+    metavar="FILE",
+)
 @click.option("--again", is_flag=True, help="The agent has joined before, and needs a new secret.")
-def enroll_command(folder: Path, names: tuple[str, ...], vehicles: int, again: bool) -> None:
+def enroll_command(
+    folder: Path, names: tuple[str, ...], vehicles: int, listed: Path | None, again: bool
+) -> None:
     """Print a one-time code for each agent.
 
     \b
     fedldp server enroll server car-7 car-8
     fedldp server enroll server depot --vehicles 500
+    fedldp server enroll server --list agents.csv > codes.txt
 
-    An agent joins with its code: fedldp agent join. A code is used once.
+    An agent joins with its code: fedldp agent join. A code is used once. Of a
+    list, all agents are enrolled or none.
     """  # noqa: D301 (click wants the character \b itself)
-    from fedldp_fleet.server import members
+    from fedldp_fleet.server import administration, audit
     from fedldp_fleet.server.folder import ServerFolder
 
+    agents = dict.fromkeys(names, vehicles)
+    if listed is not None:
+        text = listed.read_text("utf-8", errors="replace")
+        agents |= administration.agents_in(text, str(listed), vehicles)
+    if not agents:
+        raise click.UsageError("say which agents: NAME..., or --list FILE.")
     store = ServerFolder.load(folder).store()
     with store.transaction() as transaction:
-        codes = [members.enroll(transaction, name, vehicles, again=again) for name in names]
+        codes = administration.enroll(transaction, agents, audit.person(), again=again)
     store.close()
     for code in codes:
         click.echo(code)
@@ -171,14 +188,86 @@ def revoke_command(folder: Path, names: tuple[str, ...]) -> None:
 
     What they have answered before still counts. They may be enrolled again.
     """  # noqa: D301 (click wants the character \b itself)
-    from fedldp_fleet.server import members
+    from fedldp_fleet.server import administration, audit
     from fedldp_fleet.server.folder import ServerFolder
 
     store = ServerFolder.load(folder).store()
     with store.transaction() as transaction:
-        for name in names:
-            members.revoke(transaction, name)
+        administration.revoke(transaction, names, audit.person())
     store.close()
+
+
+@server_group.command("token")
+@click.argument("folder", type=FOLDER)
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(["viewer", "operator"]),
+    default="viewer",
+    show_default=True,
+    help="A viewer reads; an operator adds signed jobs, and enrolls and revokes agents, too.",
+)
+@click.option("--revoke", is_flag=True, help="Refuse the token from now on.")
+def token_command(folder: Path, name: str, role: str, revoke: bool) -> None:
+    """Print a token for the API, which is shown once.
+
+    \b
+    fedldp server token server dashboard
+    fedldp server token server deploy --role operator
+    fedldp server token server dashboard --revoke
+
+    A program sends it as `Authorization: Bearer TOKEN` to the page's address,
+    where /api/v1/openapi.json says what there is.
+    """  # noqa: D301 (click wants the character \b itself)
+    from fedldp_fleet.server import administration, audit
+    from fedldp_fleet.server.folder import ServerFolder
+
+    store = ServerFolder.load(folder).store()
+    with store.transaction() as transaction:
+        if revoke:
+            administration.revoke_token(transaction, name, audit.person())
+        else:
+            click.echo(administration.create_token(transaction, name, role, audit.person()))
+    store.close()
+
+
+@server_group.command("audit")
+@click.argument("folder", type=FOLDER)
+@click.option(
+    "--head",
+    default="",
+    help="A head that was written down: its entry must be there.",
+    metavar="HEX",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def audit_command(folder: Path, head: str, as_json: bool) -> None:
+    """Show who created, signed, enrolled or revoked what, and when.
+
+    \b
+    fedldp server audit server
+    fedldp server audit server --head 3f2a...
+
+    The log is a hash chain, which is checked. Write its last head down on another
+    machine: with --head, a log that was replaced is noticed.
+    """  # noqa: D301 (click wants the character \b itself)
+    from datetime import UTC, datetime
+
+    from fedldp_fleet.server import audit
+    from fedldp_fleet.server.folder import ServerFolder
+
+    store = ServerFolder.load(folder).store()
+    with store.reading() as transaction:
+        found = audit.entries(transaction, head)
+    store.close()
+    for entry, link in found:
+        if as_json:
+            click.echo(json.dumps({**entry._asdict(), "head": link.head.hex()}))
+        else:
+            when = datetime.fromtimestamp(entry.time, UTC).isoformat()
+            words = (when, entry.actor, entry.action, entry.subject, entry.detail)
+            click.echo("  ".join(filter(None, words)))
+    if found and not as_json:
+        click.echo(f"The head after {len(found):,} entries: {found[-1][1].head.hex()}")
 
 
 @server_group.command("backup")

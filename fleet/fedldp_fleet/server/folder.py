@@ -15,7 +15,7 @@ from fedldp_fleet import engine
 from fedldp_fleet.engine import Engine
 from fedldp_fleet.library import toml
 from fedldp_fleet.mqtt import LARGEST_PACKET
-from fedldp_fleet.server import certificates
+from fedldp_fleet.server import audit, certificates
 from fedldp_fleet.store import open_store
 from fedldp_fleet.store.base import Store, Transaction
 
@@ -183,7 +183,12 @@ def init(
         entries["proxy"] = True
     if database:
         entries["database"] = database
-    return write(folder, entries, lambda _: None)[0]
+    detail = f"jobs are signed by {operator.fingerprint}"
+
+    def fill(store: Transaction) -> None:
+        audit.record(store, audit.person(), audit.CREATED, folder.name, detail)
+
+    return write(folder, entries, fill)[0]
 
 
 def write(

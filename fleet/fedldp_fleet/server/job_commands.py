@@ -399,19 +399,12 @@ def _place(file: JobFile, server: Path, key: Path | None, output: Path | None) -
 
 
 def _added(folder: Path, file: JobFile) -> None:
-    from fedldp import signing
-    from fedldp_fleet.signed_jobs import FORMAT
+    from fedldp_fleet.server import administration, audit
 
     found = ServerFolder.load(folder)
-    if not file.signed:
-        raise DomainError(
-            f"the job {file.job.name!r} is not signed. Sign it: fedldp server job sign FILE --key "
-            "operator.key"
-        )
-    signing.verify(found.operator, file.signed, FORMAT)
     store = found.store()
     with store.transaction() as transaction:
-        done = found.engine().add(transaction, file.job, file.signed)
+        done = administration.add_job(found, transaction, file, audit.person())
     store.close()
     click.echo(f"The job {file.job.name} is {done}: {_told(file.job)}")
 

@@ -63,6 +63,23 @@ class Member(NamedTuple):
     revoked: bool = False
 
 
+class AuditRow(NamedTuple):
+    """An entry of the audit log, and the head of its hash chain after it."""
+
+    number: int
+    entry: str
+    head: bytes
+
+
+class Token(NamedTuple):
+    """What lets a program use the API."""
+
+    name: str
+    role: str
+    secret_hash: bytes  # SHA-256
+    revoked: bool = False
+
+
 class Uncounted(NamedTuple):
     """Answers that do not count."""
 
@@ -197,6 +214,24 @@ class Transaction(Protocol):
 
     def set_heard(self, agent: str, time: float) -> None:
         """Note when an agent was heard."""
+
+    def tokens(self) -> list[Token]:
+        """Return all tokens."""
+
+    def token(self, name: str) -> Token | None:
+        """Return a token."""
+
+    def set_token(self, row: Token) -> None:
+        """Add or replace a token."""
+
+    def audit(self) -> list[AuditRow]:
+        """Return the audit log, from its beginning on."""
+
+    def last_audit(self) -> AuditRow | None:
+        """Return the last entry of the audit log."""
+
+    def add_audit(self, row: AuditRow) -> None:
+        """Add an entry to the audit log. None can be changed or removed."""
 
 
 class Store(Protocol):

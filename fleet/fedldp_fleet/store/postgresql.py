@@ -123,6 +123,18 @@ _TABLES = """
         code BYTEA NOT NULL,
         revoked BOOLEAN NOT NULL
     );
+    CREATE TABLE tokens (
+        name TEXT COLLATE "C" PRIMARY KEY,
+        role TEXT NOT NULL,
+        secret_hash BYTEA NOT NULL,
+        revoked BOOLEAN NOT NULL
+    );
+    CREATE TABLE audit (number BIGINT PRIMARY KEY, entry TEXT NOT NULL, head BYTEA NOT NULL);
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN RAISE EXCEPTION ''the audit log can only grow''; END';
+    CREATE TRIGGER audit_is_not_changed BEFORE UPDATE OR DELETE ON audit
+        FOR EACH ROW EXECUTE FUNCTION refuse();
+    CREATE TRIGGER audit_is_not_cut BEFORE TRUNCATE ON audit EXECUTE FUNCTION refuse();
     CREATE TABLE heard (agent TEXT COLLATE "C" PRIMARY KEY, time DOUBLE PRECISION NOT NULL);
 """
 
@@ -169,6 +181,10 @@ class Session:
         """Return the rows of a statement."""
         cursor = self._cursor.execute(_marked(statement), values or None)
         return cursor.fetchall() if cursor.description else []
+
+    def execute_script(self, statements: str) -> None:
+        """Execute several statements without values."""
+        self._connection.execute(statements)
 
     def put(self, text: TableText, rows: Sequence[Key]) -> None:
         """Add or replace rows of a table, in one statement."""
@@ -228,9 +244,7 @@ class PostgreSQLStore:
                     "fedldp server restore"
                 )
             if not exists:
-                for statement in _TABLES.split(";"):
-                    if statement.strip():
-                        session.execute(statement)
+                session.execute_script(_TABLES)
             [(version,)] = session.execute("SELECT format FROM store_format")
             if version != FORMAT:
                 raise DomainError(

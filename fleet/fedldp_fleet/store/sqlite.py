@@ -84,6 +84,17 @@ KIND = Kind(
             code BLOB NOT NULL,
             revoked INTEGER NOT NULL
         ) WITHOUT ROWID;
+        CREATE TABLE tokens (
+            name TEXT PRIMARY KEY,
+            role TEXT NOT NULL,
+            secret_hash BLOB NOT NULL,
+            revoked INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE TABLE audit (number INTEGER PRIMARY KEY, entry TEXT NOT NULL, head BLOB NOT NULL);
+        CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+            BEGIN SELECT RAISE(ABORT, 'the audit log can only grow'); END;
+        CREATE TRIGGER audit_is_not_cut BEFORE DELETE ON audit
+            BEGIN SELECT RAISE(ABORT, 'the audit log can only grow'); END;
         CREATE TABLE heard (agent TEXT PRIMARY KEY, time REAL NOT NULL) WITHOUT ROWID;
     """,
     advice=(

@@ -11,12 +11,14 @@ from fedldp_fleet.store.base import (
     QUEUED,
     RUNNING,
     AnswerKey,
+    AuditRow,
     JobRow,
     Member,
     PlaceRow,
     RoundRow,
     Rows,
     Sender,
+    Token,
     Uncounted,
 )
 
@@ -71,6 +73,11 @@ def _job(row: Key) -> JobRow:
 def _place(row: Key) -> PlaceRow:
     found = PlaceRow(*row)
     return found._replace(announced=bool(found.announced))
+
+
+def _token(row: Key) -> Token:
+    found = Token(*row)
+    return found._replace(revoked=bool(found.revoked))
 
 
 def _member(row: Key) -> Member:
@@ -210,6 +217,8 @@ _ANSWERS = TableText.of("answers", 3, _Answer)
 _USED = TableText.of("used", 2, Sender)
 _UNCOUNTED = TableText.of("uncounted", 3, Uncounted)
 _MEMBERS = TableText.of("members", 1, Member)
+_TOKENS = TableText.of("tokens", 1, Token)
+_AUDIT = TableText.of("audit", 1, AuditRow)
 _HEARD = TableText.of("heard", 1, _Heard)
 
 
@@ -229,6 +238,9 @@ class Statements:
         self._uncounted = _Table(file, _UNCOUNTED, Uncounted._make)
         self._members = _Table(file, _MEMBERS, _member)
         self._heard = _Table(file, _HEARD, _Heard._make)
+        self._tokens = _Table(file, _TOKENS, _token)
+        self._audit = _Table(file, _AUDIT, AuditRow._make)
+        self._last_audit: AuditRow | None = None
         self._tables: dict[str, _Table[Any]] = {
             "settings": self._settings,
             "jobs": self._jobs,
@@ -240,6 +252,8 @@ class Statements:
             "uncounted": self._uncounted,
             "members": self._members,
             "heard": self._heard,
+            "tokens": self._tokens,
+            "audit": self._audit,
         }
         self._active: list[str] | None = None
         self._none_expired: dict[str, float] = {}  # until when no place in a job has expired
@@ -416,3 +430,25 @@ class Statements:
 
     def set_heard(self, agent: str, time: float) -> None:
         self._heard.set(_Heard(agent, time))
+
+    def tokens(self) -> list[Token]:
+        return self._tokens.all("ORDER BY name")
+
+    def token(self, name: str) -> Token | None:
+        return self._tokens.get(name)
+
+    def set_token(self, row: Token) -> None:
+        self._tokens.set(row)
+
+    def audit(self) -> list[AuditRow]:
+        return self._audit.all("ORDER BY number")
+
+    def last_audit(self) -> AuditRow | None:
+        if self._last_audit is None:
+            rows = self._audit.all("ORDER BY number DESC LIMIT 1")
+            self._last_audit = rows[0] if rows else None
+        return self._last_audit
+
+    def add_audit(self, row: AuditRow) -> None:
+        self._audit.set(row)
+        self._last_audit = row

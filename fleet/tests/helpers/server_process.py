@@ -66,6 +66,10 @@ class ServerProcess:
         with contextlib.closing(self.folder.store()) as store, store.reading() as inside:
             return query(inside)
 
+    def change(self, act):
+        with contextlib.closing(self.folder.store()) as store, store.transaction() as inside:
+            return act(inside)
+
     def start(self):
         command = [sys.executable, "-m", "fedldp", "server", "run", str(self.path)]
         with (self.path / "log").open("a") as log:
