@@ -267,7 +267,8 @@ class Statements:
         return str(found)
 
     def tables(self) -> Iterator[tuple[str, Rows]]:
-        yield "jobs", list(self.jobs())  # in their order
+        if jobs := self.jobs():
+            yield "jobs", list(jobs)  # in their order
         for name, table in self._tables.items():
             if table is not self._jobs:
                 for rows in table.pages():
