@@ -55,6 +55,9 @@ echo "network part reads data: $(network cat /var/lib/fedldp/depot/rows.csv)"
 echo "network part reads the ledger: $(network cat /var/lib/fedldp/depot/ledger.db)"
 echo "network part reaches the server: $(network timeout 5 bash -c "$knock")"
 echo "network part reads its secret: $(network cat /var/lib/fedldp-network/depot/membership.json)"
+systemctl start fedldp-agent-metrics@depot
+grep "fedldp_agent_running\|fedldp_agent_answers_total{" /run/fedldp-metrics/depot.prom
+stat --format "metrics: %a" /run/fedldp-metrics/depot.prom
 systemctl stop fedldp-agent@depot fedldp-agent-network@depot fedldp-server
 echo "failed: $(systemctl list-units --plain --no-legend --state=failed 'fedldp-*' | wc -l)"
 cp -a /var/lib/fedldp-server /var/lib/fedldp/depot /out/
@@ -100,6 +103,9 @@ def test_a_fleet_works_in_its_units(parts, tmp_path):
         said
     )
     assert "running: True" in said
+    assert f'fedldp_agent_answers_total{{fedldp_job="spring"}} {VEHICLES}\n' in said, said
+    assert "fedldp_agent_running 1.0\n" in said
+    assert "metrics: 644\n" in said
     found = dict(re.findall(r"^(.* part.*|failed): (.*)$", said, re.M))
     assert found == {
         "data part reads data": "yes",

@@ -48,7 +48,7 @@ umount "$root/opt/python"
 ln -sf /opt/fedldp/bin/fedldp "$root/usr/local/bin/fedldp"
 
 find "$units" -mindepth 1 -delete
-cp "$SOURCE"/deploy/systemd/*.service "$units/"
+cp "$SOURCE"/deploy/systemd/*.service "$SOURCE"/deploy/systemd/*.timer "$units/"
 for name in sysctl udevd udev-trigger tmpfiles-setup tmpfiles-setup-dev tmpfiles-clean modules-load \
   networkd resolved timesyncd random-seed remount-fs; do
   ln -s /dev/null "$units/systemd-$name.service"
