@@ -198,8 +198,9 @@ def needs_text(folder: Path) -> str:
     compiler = [TARGETS["cortex-m3"].compiler, "-dumpversion"]
     version = subprocess.run(compiler, capture_output=True, text=True, check=True).stdout.strip()
     said = (
-        f"Bytes with gcc {version} at -Os, and instructions of one report. RAM is the row, the "
-        f"report, working memory and the stack. A ledger in flash takes {', '.join(ledgers)} bytes "
+        f"Bytes with gcc {version} at -Os, and instructions (not cycles) of a report. RAM is the "
+        "row, the report, working memory and the stack. A ledger in flash takes "
+        f"{', '.join(ledgers)} bytes "
         "of flash more, and RAM for its record."
     )
     return f"{fill(said, WIDTH)}\n\n{table(head, rows)}"
@@ -232,7 +233,7 @@ def tests_text() -> str:
         f"and WebAssembly. `make test-c-full` has compared {totals['plans']:,} random plans and "
         f"rows and {totals['rows_at_edges']:,} rows at rounding boundaries with `vehicle.py`, cut "
         f"the power {totals['power_cuts']:,} times, and fuzzed {totals['executions']:,} inputs in "
-        f"{totals['cpu_seconds'] // 60} CPU minutes."
+        f"{totals['cpu_seconds']} CPU seconds."
     )
     return fill(said, WIDTH)
 
