@@ -45,6 +45,7 @@ def published_version(page: Path) -> str:
 def publish(results: Sequence[Result], page: Path, profile: str) -> None:
     """Write the results into a page, and their pictures beside it."""
     before, after = _around(page)
+    text = render(results, profile)  # first: it names the commit, to which pictures are changes
     folder = page.parent / PICTURES
     folder.mkdir(parents=True, exist_ok=True)
     drawn = set()
@@ -55,7 +56,7 @@ def publish(results: Sequence[Result], page: Path, profile: str) -> None:
             drawn.add(path)
     for path in set(folder.glob("*.png")) - drawn:
         path.unlink()
-    files.write(page, f"{before}{BEGIN}\n\n{render(results, profile)}\n{END}{after}")
+    files.write(page, f"{before}{BEGIN}\n\n{text}\n{END}{after}")
 
 
 def _around(page: Path) -> tuple[str, str]:
