@@ -5,7 +5,6 @@ from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -71,8 +70,3 @@ def page_routes(look: Look, host: str) -> list[Route]:
         route("/healthz", health),
         route("/metrics", metrics),
     ]
-
-
-def page_app(look: Look, host: str) -> Starlette:
-    """Return the application of the page alone."""
-    return Starlette(routes=page_routes(look, host))

@@ -7,7 +7,10 @@ import signal
 from contextlib import closing
 from dataclasses import replace
 
+from starlette.applications import Starlette
+
 from fedldp_fleet.mqtt import Broker
+from fedldp_fleet.server.api import api_routes
 from fedldp_fleet.server.app import road_app
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
@@ -16,7 +19,7 @@ from fedldp_fleet.server.guard import Guard
 from fedldp_fleet.server.listener import Limits, Listener, bound, serve, tls_context
 from fedldp_fleet.server.mqtt import MQTTServer
 from fedldp_fleet.server.observer import Observer
-from fedldp_fleet.server.page import page_app
+from fedldp_fleet.server.page import page_routes
 from fedldp_fleet.store.base import Store
 from fedldp_fleet.topics import Topics
 
@@ -49,7 +52,8 @@ async def _run(folder: ServerFolder, store: Store) -> None:
     listener = Listener(road_app(desk, guard, documents), road, limits, context)
     observer = Observer(folder, store)
     page = bound(*folder.page)
-    watched = Listener(page_app(observer.look, folder.page[0]), page, PAGE_LIMITS, lifespan=False)
+    routes = page_routes(observer.look, folder.page[0]) + api_routes(folder, store, observer.look)
+    watched = Listener(Starlette(routes=routes), page, PAGE_LIMITS, lifespan=False)
     loop = asyncio.get_running_loop()
 
     def end() -> None:
