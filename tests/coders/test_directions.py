@@ -21,7 +21,7 @@ import fedldp
 from fedldp import vehicle
 from fedldp._internal.vectors import DenseRows, SparseRows
 from fedldp.coders import DirectionsCoder, codebook
-from fedldp.coders.codebook import NumpyCodebook
+from fedldp.coders.codebook import NumpyCodebook, drawn_together
 from fedldp.coders.directions import DEFAULT_FLEET, OFFERED_DIRECTIONS, _best, _length_shares
 from fedldp.errors import DomainError, PrivacyError
 
@@ -197,16 +197,13 @@ def test_vehicles_draw_with_exactly_these_odds(null):
                 assert law == {r: p for r, p in directions_law(table, given).items() if p}
 
 
-class Words(fedldp.Source):
-    """A source that remembers its words."""
-
-    def __init__(self, seed):
-        super().__init__(bytes([seed] * 32), "for a test")
-        self.drawn = []
-
-    def fill(self, out):
-        super().fill(out)
-        self.drawn.append(out.copy())
+def words_of(source, vehicles, directions):
+    """Yield the three words of each vehicle: those of some vehicles at a time lie together."""
+    step = drawn_together(directions)
+    for start in range(0, vehicles, step):
+        some = min(step, vehicles - start)
+        kinds = np.uint32, np.uint32, np.uint64
+        yield from zip(*(source.words(some, kind).tolist() for kind in kinds), strict=True)
 
 
 @pytest.mark.parametrize("directions", OFFERED_DIRECTIONS)
@@ -218,12 +215,11 @@ def test_vehicle_and_library_send_the_same_code(epsilon, mean_length, directions
     x[:40] = 0.0
     x[40:80] = np.sign(x[40:80]) / 3
     x[80:120, 1:] = 0.0
-    source = Words(3)
-    codes = coder.encode(x, source)
-    drawn = zip(*(np.concatenate(source.drawn[i::3]) for i in range(3)), strict=True)
+    codes = coder.encode(x, fedldp.source(3))
+    drawn = words_of(fedldp.source(3), len(x), directions)
     for row, code, words in zip(x.tolist(), codes.tolist(), drawn, strict=True):
         numbers = [round(number * vehicle.LENGTH) for number in row]
-        tape = Tape(*map(int, words))
+        tape = Tape(*words)
         odds = coder._odds
         assert vehicle.direction_code(odds, coder.seed_bits, coder.key, numbers, tape) == code
 
@@ -294,11 +290,11 @@ def test_rows_of_any_number_of_numbers_give_the_same_codes(mixed):
     coder, x = DirectionsCoder.of(2.0, 90), vectors(40, 90, 5)
     for row, numbers in enumerate(x):
         numbers[2 * row :] = 0.0
-    source = Words(4)
-    codes = coder.encode(SparseRows.of(x), source)
+    codes = coder.encode(SparseRows.of(x), fedldp.source(4))
+    drawn = words_of(fedldp.source(4), len(x), coder.directions)
     assert max(shape[0] for shape in mixed if len(shape) == 2) > len(x)
-    for row, code, *words in zip(x.tolist(), codes.tolist(), *source.drawn, strict=True):
-        numbers, tape = [round(number * vehicle.LENGTH) for number in row], Tape(*map(int, words))
+    for row, code, words in zip(x.tolist(), codes.tolist(), drawn, strict=True):
+        numbers, tape = [round(number * vehicle.LENGTH) for number in row], Tape(*words)
         assert (
             vehicle.direction_code(coder._odds, coder.seed_bits, coder.key, numbers, tape) == code
         )

@@ -147,6 +147,17 @@ for n, d, words in ((5, 1, 1), (130, 7, 2), (37, 20, 16), (3, 9, 64)):
     given = table, numbers, torch.randint(-(2**63), 2**63 - 1, (n,)), words
     expected = torch_directions._products(*given)
     assert torch.equal(torch_kernel.products(*given), expected), (n, d, words)
+
+import numpy as np
+from fedldp.coders.codebook import NumpyCodebook
+rng = np.random.default_rng(1)
+for n, d, directions in ((0, 2, 3), (1, 1, 3), (65, 130, 63)):
+    book = NumpyCodebook(d, directions, key=5)
+    seeds, numbers = rng.integers(0, 1 << 22, n), rng.integers(0, directions, n)
+    there = torch_directions.TorchCodebook(d, directions, 5, torch.device("cpu"))
+    states, words = there._states(seeds), (directions + 1) // 4
+    found = torch_kernel.totals(table, states, torch.from_numpy(numbers), d, words)
+    assert np.array_equal(found.numpy(), book.totals([(seeds, numbers)])[0]), (n, d, directions)
 """
 
 

@@ -15,6 +15,7 @@ without null input, sends itself or its opposite, each as likely.
 """
 
 import hashlib
+import itertools
 from copy import copy
 from dataclasses import astuple, dataclass
 from fractions import Fraction
@@ -47,6 +48,7 @@ _TOTAL = vehicle.LARGEST_ROW_TOTAL
 _LEAST_GAIN = (
     1.10  # more directions take more time: used only if the error is this many times smaller
 )
+_DRAWN_BYTES = 16  # for each vehicle
 _CODEBOOK_SHARE = 0.1  # of the variance that a finite number of seeds may add
 _SQUARED_LENGTH_TOLERANCE = 0.01  # relative, between vectors
 _SMALLEST_PROBABILITY = 1e-300  # in place of 0, whose logarithm is not finite
@@ -354,10 +356,9 @@ class DirectionsCoder(ForNumbers):
 
         The words of some vehicles at a time lie together, however many are encoded at once.
         """
-        step, drawn = drawn_together(self.directions), []
-        for start in range(0, n, step):
-            some = min(step, n - start)
-            drawn.append([source.words(some, kind) for kind in (np.uint32, np.uint32, np.uint64)])
+        octets, step = source.words(_DRAWN_BYTES * n, np.uint8), drawn_together(self.directions)
+        full = _DRAWN_BYTES * (n - n % step)
+        drawn = _split_words(octets[:full], step), _split_words(octets[full:], n % step)
         seeds, rounding, words = map(np.concatenate, zip(*drawn, strict=True))
         seeds >>= np.uint32(vehicle.ROUNDING - self.seed_bits)
         words >>= np.uint64(vehicle.WORD + 1 - self._odds.total.bit_length())
@@ -851,6 +852,22 @@ def _shape(odds: vehicle.Odds) -> _Shape:
 class _Choice(NamedTuple):
     odds: vehicle.Odds
     error: float
+
+
+def _split_words(octets: npt.NDArray[np.uint8], vehicles: int) -> list[npt.NDArray[Any]]:
+    """Return the seeds, the words that round lengths and those that choose codes, of some vehicles.
+
+    For each `vehicles` of them, all seeds come first, then all words of the second kind.
+    """
+    together = octets.reshape(-1, max(1, _DRAWN_BYTES * vehicles))
+    ends = [0, 4 * vehicles, 8 * vehicles, _DRAWN_BYTES * vehicles]
+    parts = [np.ascontiguousarray(together[:, a:b]) for a, b in itertools.pairwise(ends)]
+    seeds, rounding, words = (part.reshape(-1) for part in parts)
+    return [
+        seeds.view("<u4").astype(np.uint32, copy=False),
+        rounding.view("<u4").astype(np.uint32, copy=False),
+        words.view("<u8").astype(np.uint64, copy=False),
+    ]
 
 
 def _length_shares(lengths: Floats) -> Integers:

@@ -125,6 +125,7 @@ class ModuleTask(Task):
         _check_independent(self._copy)
         self._trained = _trained(self._copy)
         self._data = _tensor(inputs), _tensor(targets)
+        self._recorded: dict[Any, Any] = {}  # work of a GPU, by the shapes of its inputs
         rows = [len(each) for each in self._data]
         if vehicle_rows is not None:
             rows.append(vehicle_rows.total)
@@ -243,16 +244,35 @@ class ModuleTask(Task):
             The gradients of a block, where the module is: those of all examples for the first
             model, then those for the second, and so on.
         """
-        of_examples = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
-        of_models = vmap(of_examples, in_dims=(0, None, None))
         together = max(1, self._block // max(1, len(rows)))
         for first in range(0, len(weights), together):
             some_models = weights[first : first + together]
             named = self._named(some_models, (len(some_models),))
             for some in self._read(rows):
-                with _all_bits(), _Convolutions():
-                    found = of_models(named, *some)
-                yield torch.cat([each.flatten(2) for each in found.values()], dim=2).flatten(0, 1)
+                yield self._compute(named, *some)
+
+    def _compute(self, named: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        """Return the gradients of each model for each example, in rows."""
+        if self.device.type != "cuda":
+            return self._gradients_of(named, x, y)
+        inputs = [*named.values(), x, y]
+        shapes = tuple((each.shape, each.dtype) for each in inputs)
+
+        def work(*tensors: Tensor) -> Tensor:
+            return self._gradients_of(dict(zip(named, tensors, strict=False)), *tensors[-2:])
+
+        if shapes not in self._recorded:  # the next inputs of these shapes are worth a record
+            self._recorded[shapes] = None
+            return work(*inputs)
+        if self._recorded[shapes] is None:
+            self._recorded[shapes] = Recorded.of(work, inputs) or work
+        return self._recorded[shapes](*inputs)
+
+    def _gradients_of(self, named: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        of_examples = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
+        with _all_bits(), _Convolutions():
+            found = vmap(of_examples, in_dims=(0, None, None))(named, x, y)
+        return torch.cat([each.flatten(2) for each in found.values()], dim=2).flatten(0, 1)
 
     @property
     def at_once(self) -> int:
@@ -306,6 +326,36 @@ class ModuleTask(Task):
         like = next(iter(self._trained.values()))
         kind = like.dtype if tensor.is_floating_point() else torch.int64
         return tensor.to(like.device, kind)
+
+
+@final
+class Recorded:
+    """Work of a GPU, recorded once and repeated without Python: starting it costs more than it."""
+
+    def __init__(self, graph: Any, inputs: list[Tensor], result: Tensor) -> None:
+        self._graph, self._inputs, self._result = graph, inputs, result
+
+    @classmethod
+    def of(cls, work: Callable[..., Tensor], inputs: list[Tensor]) -> "Recorded | None":
+        """Record what some work does to inputs of these shapes; None if it cannot be recorded."""
+        own, graph = [each.clone() for each in inputs], torch.cuda.CUDAGraph()
+        aside = torch.cuda.Stream(own[0].device)
+        aside.wait_stream(torch.cuda.current_stream())
+        try:
+            with torch.cuda.stream(aside):  # recording must not choose kernels
+                work(*own)
+            torch.cuda.current_stream().wait_stream(aside)
+            with torch.cuda.graph(graph):
+                result = work(*own)
+        except RuntimeError:  # the work waits for the GPU, or copies from memory
+            return None
+        return cls(graph, own, result)
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        for own, given in zip(self._inputs, inputs, strict=True):
+            own.copy_(given)
+        self._graph.replay()
+        return self._result.clone()
 
 
 @final

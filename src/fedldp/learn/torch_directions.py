@@ -129,6 +129,11 @@ class TorchCodebook(Codebook):
     def ranked(
         self, vectors: TorchRows, seeds: Any, signs: Any, ranks: Any, needed: Any = None
     ) -> Integers:
+        if needed is not None:
+            places, chosen = np.flatnonzero(needed), np.zeros(len(vectors), np.int64)
+            some = TorchRows(vectors.matrix[self._moved(places)])
+            chosen[places] = self.ranked(some, seeds[places], signs[places], ranks[places])
+            return chosen
         products = _products
         if self._kernel:
             from fedldp.learn.torch_kernel import products
@@ -142,6 +147,15 @@ class TorchCodebook(Codebook):
         return array(self.directions - keys.remainder(self.directions + 1))
 
     def totals(self, parts: list[tuple[Any, Any]]) -> Integers:
+        if self._kernel:
+            from fedldp.learn.torch_kernel import totals as kernel
+
+            table = _table(self.device)
+            sums = [
+                kernel(table, self._states(seeds), self._moved(numbers), self.d, self._words)
+                for seeds, numbers in parts
+            ]
+            return array(torch.stack(sums))
         seeds, numbers = map(np.concatenate, zip(*parts, strict=True))
         numbers = self._moved(numbers)[:, None]
         states = self._states(seeds)[:, None] + ((numbers >> 2) + 1) * _GOLDEN
