@@ -100,6 +100,7 @@ test-hostile: $(VENV)/test.done  ## a fleet in its systemd units, whose accounts
 test-deploy: $(VENV)/deploy.done build/deploy/compose.done  ## the files in deploy: systemd, hadolint, helm, the schemas of Compose and Kubernetes
 	$(BIN)/pytest -m deploy fleet/tests/test_deploy.py
 
+# The deployment runs behind nginx: apt-get install nginx-light
 test-flower: $(FLOWER:%=.venv-flower/%.done)  ## private Flower apps, and the road over Flower, on every supported version of Flower
 	@for version in $(FLOWER); do \
 	  echo "Flower $$version"; \
