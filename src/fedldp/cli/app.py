@@ -51,6 +51,11 @@ _COMMANDS = {
     "predict": _Entry(
         "predict", "predict_command", "Add a prediction to each row of a CSV or Parquet file."
     ),
+    "quantile": _Entry(
+        "quantile",
+        "quantile_command",
+        "Simulate how a fleet finds one quantile: each row is a vehicle.",
+    ),
     "report": _Entry("reports", "report_command", "Answer a plan once, as a vehicle does."),
     "schema": _Entry(
         "plans", "schema_command", "Draft a schema for the columns of a file, or for signals."
@@ -115,7 +120,7 @@ def fedldp() -> None:
     Start:       demo
     Compare:     mechanisms, compare, audit
     Plan:        schema, advise, plan
-    Simulate:    data, collect, train, predict
+    Simulate:    data, collect, quantile, train, predict
     Deploy:      compile (for a device in C), report, ledger (on a vehicle),
                  tally, estimate, trend (on a server), server and agent (a
                  fleet)

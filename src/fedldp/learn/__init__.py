@@ -33,6 +33,8 @@ __all__ = [
     "Prior",
     "Privacy",
     "Procedure",
+    "Quantile",
+    "QuantileSearch",
     "Recipe",
     "Round",
     "Scaling",
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from fedldp.learn.objectives import Objective, objective
     from fedldp.learn.optimizer import SGD, Adam, NoiseAware, Recipe, State
     from fedldp.learn.privacy import NoPrivacy, Privacy
+    from fedldp.learn.quantiles import Quantile, QuantileSearch
     from fedldp.learn.settings import Settings
     from fedldp.learn.survey import Survey
     from fedldp.learn.tasks import Layered, Linear
@@ -77,6 +80,7 @@ else:
             "noise_aware": "Observed Prior",
             "optimizer": "Adam NoiseAware Recipe SGD State",
             "privacy": "NoPrivacy Privacy",
+            "quantiles": "Quantile QuantileSearch",
             "settings": "Settings",
             "survey": "Survey",
             "tasks": "Layered Linear",
