@@ -17,7 +17,7 @@ from fedldp.counting.engines import dask
 
 pytestmark = pytest.mark.engines
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "engines.md"
+PAGE = Path(__file__).parents[3] / "docs" / "scale.md"
 STORE = "AWS_ENDPOINT_URL"
 
 
@@ -72,7 +72,7 @@ def test_the_options_of_an_address(store, shards, monkeypatch):
 
 def program(engine):
     """Return the Python code in the section of an engine, all of it."""
-    section = PAGE.read_text("utf-8").partition(f"\n## {engine}\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text("utf-8").partition(f"\n### {engine}\n")[2].partition("\n##")[0]
     blocks = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
     assert len(blocks) > 1
     return "\n".join(blocks)
