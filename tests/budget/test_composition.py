@@ -184,7 +184,7 @@ def test_the_bound_is_above_the_exact_optimum(cost, answers, excess, delta):
 @pytest.mark.accountant
 @pytest.mark.parametrize(("epsilon", "n"), [(0.5, 50), (1.0, 100), (2.0, 40)])
 def test_a_shuffled_round_against_dp_accounting(epsilon, n):
-    """The reference: the two laws of docs/explanation/limitations.md#shuffling, given as numbers."""
+    """The reference: the laws of docs/explanation/limitations.md#shuffling, given as numbers."""
     from dp_accounting.pld import privacy_loss_distribution
     from scipy.stats import binom
 

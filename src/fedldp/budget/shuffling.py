@@ -3,7 +3,7 @@
 fedldp guarantees epsilon to each vehicle against everybody, the server included. If somebody whom
 the vehicles trust also removes all traces of who sent which report, then a report hides among
 those of the other vehicles, and the *shuffled* reports of n vehicles are (epsilon', delta)-private
-with a much smaller epsilon'. docs/explanation/limitations.md#shuffling proves the bound that is used here.
+with a much smaller epsilon'. docs/explanation/limitations.md#shuffling proves the bound.
 """
 
 import math
