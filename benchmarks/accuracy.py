@@ -16,6 +16,7 @@ from rich.table import Table
 from scipy.special import ndtr, ndtri
 
 import fedldp
+from fedldp.plan.strategies import strategy_of
 
 ATTRIBUTES, VEHICLES, SPREAD = 16, 100_000, 0.25
 EPSILONS, MEANS = (0.5, 1.0, 2.0, 4.0), (0.0, 1 / 3, 2 / 3, 1.0)
@@ -42,7 +43,9 @@ def gaussian(mu: float, source: fedldp.Source) -> tuple[np.ndarray, float]:
 def make_plans() -> dict[tuple[float, str], fedldp.Plan]:
     schema = fedldp.Schema.vector(ATTRIBUTES, bound=1.0)
     return {
-        (epsilon, name): fedldp.Plan(schema, epsilon, mechanism=mechanism, k=k, strategy=strategy)
+        (epsilon, name): fedldp.Plan(
+            schema, epsilon, strategy_of(strategy, mechanism=mechanism, k=k)
+        )
         for epsilon in EPSILONS
         for name, (mechanism, k, strategy, _) in WAYS.items()
     }

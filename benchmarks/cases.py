@@ -24,6 +24,7 @@ from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
 from fedldp.mechanisms import HMTP
 from fedldp.plan.report import Report
+from fedldp.plan.strategies import Sample
 
 MILLION = 1_000_000
 EPSILON = 2.0
@@ -244,7 +245,7 @@ def examples(vehicles: int, dimensions: int) -> Arrays:
 
 def one_pass(task: Linear, replicas: int = 1) -> None:
     """Train: each vehicle answers one coordinate, once."""
-    settings = Settings(epsilon=1.0, group=GROUP, k=1)
+    settings = Settings(1.0, Sample(k=1), group=GROUP)
     source, distance = fedldp.source(2), task.objective.distance
     for _ in settings.training(task, distance, source, shuffle=False, replicas=replicas):
         pass
@@ -272,7 +273,7 @@ def training(replicas: int, naive: Callable[..., Any] = straightforward.train) -
 
 def _vector_plan(mechanism: str, dimensions: int, epsilon: float) -> fedldp.Plan:
     return fedldp.Plan(
-        fedldp.Schema.vector(dimensions, bound=1.0), epsilon, mechanism=mechanism, k=1
+        fedldp.Schema.vector(dimensions, bound=1.0), epsilon, Sample(k=1, mechanism=mechanism)
     )
 
 

@@ -24,10 +24,11 @@ from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import Adam, NoiseAware
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
+from fedldp.plan.strategies import Sample
 
 EPSILONS = (1.0, 2.0, 4.0)
 OLD = {"strategy": "sample", "optimizer": "adam", "reference": "first", "survey": None}
-PAPER = {"mechanism": "hm-tp", "k": "paper"}
+PAPER = {"strategy": Sample("paper", "hm-tp")}
 HT = "horvitz-thompson"
 WAYS: dict[str, dict[str, Any]] = {
     "all together (the default)": {},
@@ -56,7 +57,7 @@ def measure(kind: str, seeds: int, vehicles: int) -> dict[tuple[float | None, st
             for way, options in WAYS.items():
                 found = _trained(Settings(epsilon, **options), parts, kind, seed)
                 errors.setdefault((epsilon, way), []).append(found)
-        without = _trained(Settings(1.0, mechanism=None), parts, kind, seed)
+        without = _trained(Settings(None), parts, kind, seed)
         errors.setdefault((None, "without privacy"), []).append(without)
     return {key: np.array(found) for key, found in errors.items()}
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fedldp.plan.strategies import Sample
+
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported, here and in each process
 
 import harness
@@ -108,7 +110,7 @@ class Tabled(NamedTuple):
 
 
 def collect(vehicles: int, dimensions: int) -> Collected:
-    plan = fedldp.Plan(fedldp.Schema.vector(dimensions, bound=1.0), EPSILON, k=1)
+    plan = fedldp.Plan(fedldp.Schema.vector(dimensions, bound=1.0), EPSILON, Sample(k=1))
     plan.simulate(np.zeros((8, dimensions)), fedldp.source(3))  # prepares the tables
 
     taken, tally = [], plan.tally()
@@ -125,7 +127,7 @@ def collect(vehicles: int, dimensions: int) -> Collected:
 
 
 def train(vehicles: int) -> Trained:
-    settings, logistic = Settings(EPSILON, k=1), objective("logistic")
+    settings, logistic = Settings(EPSILON, Sample(k=1)), objective("logistic")
     settings.plan(ATTRIBUTES)  # its table is found once, and kept
 
     def once() -> float:

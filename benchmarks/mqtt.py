@@ -23,6 +23,8 @@ from typing import NamedTuple
 import pages
 from pages import Table
 
+from fedldp.plan.strategies import Sample
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "fleet/tests/helpers"))
 
@@ -73,7 +75,7 @@ def plan_of(name: str) -> Plan:
     schema = Schema.vector(numbers, bound=1.0)
     if k is None:
         return Plan(schema, 4.0, strategy="cube")
-    return Plan(schema, 4.0, mechanism="dominant", k=k, outputs=31)
+    return Plan(schema, 4.0, Sample(k=k, mechanism="dominant", outputs=31))
 
 
 class Forwarder:

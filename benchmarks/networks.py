@@ -47,6 +47,7 @@ from fedldp.learn import (
     Settings,
     objective,
 )
+from fedldp.plan.strategies import Directions
 
 LENGTH, RATE_HZ, GRAVITY = 64, 20, 9.81
 TESTED = 6000
@@ -54,7 +55,7 @@ EPSILONS = (1.0, 2.0, 4.0)
 SIZES = (4, 16, 64)  # filters
 PARTS = (64, 16, 4, 1)  # of the fleet
 UPRIGHT = np.array([0.0, 1.0, 0.0])  # how a sensor is worn, more or less
-PLAIN = {"mechanism": None, "bound": 3.0, "optimizer": Adam(0.03, schedule="constant")}
+PLAIN = {"epsilon": None, "bound": 3.0, "optimizer": Adam(0.03, schedule="constant")}
 
 Windows = tuple[np.ndarray, np.ndarray]  # inputs and targets
 
@@ -186,7 +187,7 @@ def network_errors(
     chosen = network(filters, fleet.classes)
     vehicles = len(fleet.train[0]) // part
     task = task_of(chosen, (fleet.train[0][:vehicles], fleet.train[1][:vehicles]))
-    usual = {"mean_length": chosen.mean_length, "optimizer": Adam(schedule="linear")}
+    usual = {"strategy": Directions(chosen.mean_length), "optimizer": Adam(schedule="linear")}
     settings = Settings(**{"epsilon": 1.0, **usual, **options})
     training = settings.training(
         task, chosen.distance, fedldp.source(2), replicas=runs, start=first_weights(chosen, runs)
@@ -287,7 +288,7 @@ def table_row(
     epsilon: float | None,
     part: int = 1,
 ) -> Row:
-    options = {"mechanism": None, "bound": 3.0} if epsilon is None else {"epsilon": epsilon}
+    options = {"epsilon": None, "bound": 3.0} if epsilon is None else {"epsilon": epsilon}
     number = 1 if epsilon is None else runs
     with ProcessPoolExecutor(min(number, os.cpu_count() or 1)) as pool:
         jobs = [

@@ -22,12 +22,13 @@ from pages import Table, busy, machine, options, publish
 from fedldp.errors import AccuracyWarning, DataWarning
 from fedldp.learn.estimators import LDPLinearRegression
 from fedldp.learn.settings import Settings
+from fedldp.plan.strategies import Directions
 
 Floats = npt.NDArray[np.float64]
 Draw = np.random.Generator
 
 EPSILONS, TEST, FIRST_SEED = (1.0, 2.0, 4.0), 20_000, 1_000
-BEFORE = {"bound": 0.6, "mean_length": 0.3}
+BEFORE = {"bound": 0.6, "strategy": Directions(mean_length=0.3)}
 
 
 def _share(score: Floats, share: float) -> Floats:

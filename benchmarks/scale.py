@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedldp.plan.strategies import Sample
+
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported, here and in each process
 
 import harness
@@ -55,7 +57,7 @@ class Counted(NamedTuple):
 
 def plan(k: int) -> fedldp.Plan:
     schema = fedldp.Schema.vector(DIMENSIONS, bound=1.0)
-    return fedldp.Plan(schema, 2.0 * k, mechanism="three-outputs", k=k)
+    return fedldp.Plan(schema, 2.0 * k, Sample(k=k, mechanism="three-outputs"))
 
 
 def packets(asked: fedldp.Plan, count: int, seed: int) -> np.ndarray:

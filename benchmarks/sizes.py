@@ -13,6 +13,7 @@ import fedldp
 from fedldp.coders import Coder
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.coders.channel import Channel
+from fedldp.plan.strategies import Sample
 
 CITIES = [str(number) for number in range(100)]
 
@@ -31,7 +32,7 @@ def rows() -> list[Row]:
     """One for each plan: bits, times fewer than float32, times the entropy."""
     found = []
     for what, (floats, schema, epsilon, mechanism) in PLANS.items():
-        plan = fedldp.Plan(schema, epsilon, mechanism=mechanism)
+        plan = fedldp.Plan(schema, epsilon, Sample(mechanism=mechanism))
         fewer = Spread.exactly(32 * floats / plan.bits)
         over = Spread.exactly(plan.bits / entropy(plan))
         found.append(Row(f"report: {what}", float(plan.bits), "bits", fewer, over))

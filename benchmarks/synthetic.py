@@ -146,7 +146,7 @@ def _without_noise(fleet: Linear, test: Linear) -> float:
     scaling = survey.simulate(
         lambda first, end: iter([fleet.units(slice(first, end), source)]), len(fleet), source
     )
-    plain = Settings(1.0, mechanism=None, group=len(fleet), max_iter=400, participations=400)
+    plain = Settings(None, group=len(fleet), max_iter=400, participations=400)
     return _error(plain, fleet.scaled(scaling), test.scaled(scaling), 1)[0]
 
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from spellings import flat_plan
 
 import fedldp
 from fedldp import Plan, Report, Schema, datasets
@@ -25,10 +26,11 @@ from fedldp.learn import (
 )
 from fedldp.mechanisms import HMTP, PM, Duchi, Finite, Optimal
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample, Split
 
 SCHEMA = Schema.of(age=(0, 100), city=["Oslo", "Rome", "Lima"])
-PLAN = Plan(SCHEMA, 2.0, mechanism="three-outputs")
-OTHER = Plan(SCHEMA, 3.0, mechanism="three-outputs")
+PLAN = Plan(SCHEMA, 2.0, Sample(mechanism="three-outputs"))
+OTHER = Plan(SCHEMA, 3.0, Sample(mechanism="three-outputs"))
 ROWS = [{"age": 31, "city": "Rome"}, {"age": 71, "city": "Oslo"}, {"age": 5, "city": "Lima"}]
 
 
@@ -42,25 +44,25 @@ def report():
 
 @pytest.mark.parametrize("name", ["duchi", "pm", "hm-tp", "three-outputs"])
 def test_a_plan_takes_a_mechanism_by_name_class_or_example(name):
-    wanted = Plan(SCHEMA, 2.0, mechanism=name, k=2)
+    wanted = Plan(SCHEMA, 2.0, Sample(k=2, mechanism=name))
     made = fedldp.mechanism(name, 2.0)
-    assert Plan(SCHEMA, 2.0, mechanism=made, k=2) == wanted
-    assert Plan(SCHEMA, 2.0, mechanism=type(made), k=2) == wanted
+    assert Plan(SCHEMA, 2.0, Sample(k=2, mechanism=made)) == wanted
+    assert Plan(SCHEMA, 2.0, Sample(k=2, mechanism=type(made))) == wanted
     paper = Plan.paper(SCHEMA, 2.0, mechanism=name)
     assert Plan.paper(SCHEMA, 2.0, mechanism=made) == paper
 
 
 def test_the_options_of_a_mechanism_count():
-    few = Plan(SCHEMA, 2.0, mechanism=Optimal(2.0, outputs=5), k=1)
-    assert few == Plan(SCHEMA, 2.0, mechanism="optimal", outputs=5, k=1)
-    assert few != Plan(SCHEMA, 2.0, mechanism="optimal", k=1)
+    few = Plan(SCHEMA, 2.0, Sample(k=1, mechanism=Optimal(2.0, outputs=5)))
+    assert few == Plan(SCHEMA, 2.0, Sample(k=1, mechanism="optimal", outputs=5))
+    assert few != Plan(SCHEMA, 2.0, Sample(k=1, mechanism="optimal"))
 
 
 def test_a_mechanism_with_another_epsilon_is_refused():
     """It could mean the epsilon of the plan, or that of one answer: nothing is guessed."""
     message = r"must be the plan's, 2.0; got HMTP\(epsilon=1.0\).* pass the class, mechanism=HMTP"
     with pytest.raises(DomainError, match=message):
-        Plan(SCHEMA, 2.0, mechanism=HMTP(1.0), k=2)
+        Plan(SCHEMA, 2.0, Sample(k=2, mechanism=HMTP(1.0)))
     with pytest.raises(DomainError, match=message):
         Plan.paper(SCHEMA, 2.0, mechanism=HMTP(1.0))
 
@@ -79,17 +81,24 @@ def test_a_mechanism_of_ones_own_needs_no_registry():
     class Mine(Bare):
         epsilon: float
 
-    wanted = Plan(SCHEMA, 2.0, mechanism="duchi")
-    assert Plan(SCHEMA, 2.0, mechanism=Mine) == Plan(SCHEMA, 2.0, mechanism=Mine(2.0)) == wanted
-    assert Plan(SCHEMA, 2.0, mechanism=Bare) == wanted
+    wanted = Plan(SCHEMA, 2.0, Sample(mechanism="duchi"))
+    assert (
+        Plan(SCHEMA, 2.0, Sample(mechanism=Mine))
+        == Plan(SCHEMA, 2.0, Sample(mechanism=Mine(2.0)))
+        == wanted
+    )
+    assert Plan(SCHEMA, 2.0, Sample(mechanism=Bare)) == wanted
     with pytest.raises(DomainError, match=r"must be a dataclass .* Pass its class"):
-        Plan(SCHEMA, 2.0, mechanism=Bare(2.0))
+        Plan(SCHEMA, 2.0, Sample(mechanism=Bare(2.0)))
 
 
 def test_options_of_a_plan_are_keywords():
-    for make in (Plan, Plan.paper):
-        with pytest.raises(TypeError, match="positional"):
-            make(SCHEMA, 2.0, "duchi")
+    with pytest.raises(TypeError, match="positional"):
+        Plan(SCHEMA, 2.0, "sample", True)
+    with pytest.raises(TypeError, match="positional"):
+        Plan.paper(SCHEMA, 2.0, "duchi")
+    with pytest.raises(DomainError, match=r"strategy must be one of .*; got 'duchi'"):
+        Plan(SCHEMA, 2.0, "duchi")
 
 
 # Reports and tallies
@@ -142,7 +151,7 @@ def test_a_tally_adds_nothing_else(other):
 
 
 def test_a_plan_for_study_has_no_reports(report):
-    study = Plan(SCHEMA, 2.0, mechanism="pm", study=True)
+    study = Plan(SCHEMA, 2.0, Sample(mechanism="pm", study=True))
     with pytest.raises(DomainError, match="for study has no reports: simulate it"):
         study.tally() + report
     with pytest.raises(DomainError, match="for study has no reports: simulate it"):
@@ -159,7 +168,7 @@ def test_a_plan_for_study_has_no_reports(report):
         (PLAN.tally().estimate().__getitem__, "attribute", "city", "age"),
         (SCHEMA.check(ROWS).__getitem__, "attribute", "city", "age"),
         (lambda name: fedldp.mechanism(name, 1.0), "mechanism", "hm-tp", "laplace"),
-        (lambda name: Plan(SCHEMA, 1.0, mechanism=name), "mechanism", "hm-tp", "laplace"),
+        (lambda name: Plan(SCHEMA, 1.0, Sample(mechanism=name)), "mechanism", "hm-tp", "laplace"),
         (objective, "objective", "logistic", "squared"),
         (datasets.load, "data set", "flights", "flights"),
         (datasets.about, "data set", "flights", "flights"),
@@ -241,7 +250,7 @@ PLAIN = {"table", "caption", "thead", "tbody", "tr", "th", "td"}
 def training():
     x = np.c_[fedldp.source(1).uniform(2000) * 2 - 1, np.ones(2000)]
     task = Linear(objective("logistic"), Arrays(x, np.where(x[:, 0] > 0.2, 1.0, -1.0)))
-    plan = Plan(Schema.vector(2, bound=1.0), epsilon=2.0, mechanism="duchi")
+    plan = Plan(Schema.vector(2, bound=1.0), 2.0, Sample(mechanism="duchi"))
     return Training(task, Procedure(plan, Recipe(Adam(0.2)), group=500), fedldp.source(2))
 
 
@@ -257,7 +266,7 @@ def shown():
         for options in ({}, {"strategy": "cube"}, {"strategy": "split", "study": True}):
             if schema is WIDE and options.get("strategy") == "split":
                 continue
-            plan = Plan(schema, 2.0, mechanism="pm", **options)
+            plan = flat_plan(schema, 2.0, mechanism="pm", **options)
             yield plan
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", fedldp.errors.DataWarning)
@@ -308,7 +317,7 @@ def cells(each):
 
 
 def test_tables_show_what_matters(report):
-    plan = Plan(SCHEMA, 2.0, mechanism="duchi", k=2)
+    plan = Plan(SCHEMA, 2.0, Sample(k=2, mechanism="duchi"))
     assert cells(plan) == [
         ["age", "0 to 100", "Channel", "1", "100%"],
         ["city", "Oslo, Rome, Lima", "RandomizedResponse", "1", "100%"],
@@ -327,7 +336,7 @@ def test_tables_show_what_matters(report):
 
 def test_an_estimate_becomes_a_data_frame():
     schema = Schema.of(age=(0, 100), way={"low": 0, "high": 1, "size": 2}, city=["Oslo", "Rome"])
-    plan = Plan(schema, 8.0, strategy="split", mechanism="duchi")
+    plan = Plan(schema, 8.0, Split(mechanism="duchi"))
     estimate = plan.simulate([{"age": 5, "way": [0, 1], "city": "Oslo"}] * 9, fedldp.source(1))
     estimate = estimate.estimate()
     frame = estimate.to_frame()

@@ -26,6 +26,7 @@ from fedldp import (
 )
 from fedldp.budget.vehicle import Vehicle
 from fedldp.errors import DomainError, WireError
+from fedldp.plan.strategies import Directions, Sample
 
 MODEL = Category("model", ["A", "B", "C"], constant=True)
 YEAR = Number("year", 1990, 2030, constant=True)
@@ -46,8 +47,8 @@ KINDS = [
 
 
 def plan_of(*attributes, epsilon=1.0):
-    strategy = "directions" if attributes[0].inputs.length else "sample"
-    return Plan(Schema(attributes), epsilon, mechanism="duchi", strategy=strategy)
+    strategy = Directions() if attributes[0].inputs.length else Sample(mechanism="duchi")
+    return Plan(Schema(attributes), epsilon, strategy)
 
 
 @pytest.mark.parametrize("attribute", KINDS, ids=repr)

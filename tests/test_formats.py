@@ -28,6 +28,7 @@ from fedldp.learn.networks import Network
 from fedldp.learn.optimizer import Adam, Recipe, State
 from fedldp.learn.training import Procedure, Training
 from fedldp.plan import report
+from fedldp.plan.strategies import Sample
 from fedldp.results import tally as tally_module
 from fedldp.results.summary import Summary
 from fedldp.vehicle import canonical
@@ -49,7 +50,7 @@ from fedldp_fleet.transparency import Asked, Transparency
 SOURCES = [Path(package.__file__).parent for package in (fedldp, fedldp_fleet)]
 PAGE = SOURCES[0].parents[1] / "docs" / "formats.md"
 DOCUMENT = re.compile(r"fedldp [a-z ]+ \d+")
-PLAN = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+PLAN = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
 
 
 def in_the_code():

@@ -6,6 +6,7 @@ from pathlib import Path
 import golden_files as golden
 import numpy as np
 import pytest
+from spellings import flat_plan
 
 import fedldp
 
@@ -36,7 +37,7 @@ def test_plans_reports_tallies_and_estimates(number):
     if golden.is_solved(options):
         plan = fedldp.Plan.from_json(expected["plan"])
     else:
-        plan = fedldp.Plan(golden.SCHEMAS[name], epsilon, **options)
+        plan = flat_plan(golden.SCHEMAS[name], epsilon, **options)
     found = golden.collected(name, plan, 10 * number)
     for estimator, means in found.pop("means").items():
         for attribute, values in means.items():

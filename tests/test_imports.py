@@ -9,7 +9,8 @@ import pytest
 LIGHT = "import fedldp; fedldp.Schema, fedldp.Plan, fedldp.source"
 COLLECT = """
 import fedldp
-plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50), fuel=["petrol", "none"]), 1.0, mechanism="hm-tp")
+schema = fedldp.Schema.of(speed=(0, 50), fuel=["petrol", "none"])
+plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="hm-tp"))
 tally = plan.parse(plan.report([{"speed": 30, "fuel": "none"}], fedldp.source()).to_bytes())
 """
 COMMAND = "import sys; sys.argv[:] = ['fedldp', '{}']; import fedldp.cli; fedldp.cli.main()"

@@ -21,9 +21,10 @@ import fedldp
 from fedldp import Plan, Schema, Source, randomness, source
 from fedldp.errors import DomainError
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 
-PLAN = Plan(Schema.of(speed=(0, 130)), 1.0, mechanism="duchi")
-STUDY = Plan(Schema.of(speed=(0, 130)), 1.0, mechanism="laplace", study=True)
+PLAN = Plan(Schema.of(speed=(0, 130)), 1.0, Sample(mechanism="duchi"))
+STUDY = Plan(Schema.of(speed=(0, 130)), 1.0, Sample(mechanism="laplace", study=True))
 
 # Fixed for ever: a study must give the same numbers on every machine and with every version.
 # They are what `openssl enc -aes-256-ctr` gives under the key SHA-256("fedldp source 1: 0").

@@ -41,7 +41,8 @@ print(len(cases), computations.read(model).dimensions)
 
 SPEED = """
 import fedldp
-plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50), model=["Alpha", "Beta"]), 1, mechanism="hm-tp")
+schema = fedldp.Schema.of(speed=(0, 50), model=["Alpha", "Beta"])
+plan = fedldp.Plan(schema, 1, fedldp.Sample(mechanism="hm-tp"))
 tally = plan.parse(plan.report([{"speed": 30, "model": "Beta"}], fedldp.source()).to_bytes())
 try:
     print(EXPRESSION)

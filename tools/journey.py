@@ -19,6 +19,7 @@ from fedldp import _plots as plots
 from fedldp import vehicle
 from fedldp._plots import BLUE, GREY, VERMILION
 from fedldp.plan.report import Report
+from fedldp.plan.strategies import Sample
 
 SPEED, EPSILON, FLEET, SEED = 91.0, 2.0, 20_000, 3
 LOW, HIGH = 0.0, 130.0
@@ -31,7 +32,9 @@ def main(folder: Path) -> None:
 
 
 def _picture(inches: tuple[float, float], columns: int) -> Figure:
-    plan = fedldp.Plan(fedldp.Schema.of(speed=(LOW, HIGH)), EPSILON, mechanism="three-outputs")
+    plan = fedldp.Plan(
+        fedldp.Schema.of(speed=(LOW, HIGH)), EPSILON, Sample(mechanism="three-outputs")
+    )
     channel = fedldp.mechanisms.ThreeOutputs(EPSILON).channel()
     report = plan.report([{"speed": SPEED}], fedldp.source(SEED))
     code = int.from_bytes(report.records) >> (8 - plan.bits)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 
+from fedldp.plan.strategies import Sample
+
 sys.path.insert(0, str(Path(__file__).parent / "tests/helpers"))
 
 import numpy as np
@@ -43,14 +45,12 @@ def plans() -> dict[str, fedldp.Plan]:
     cities = [f"city {i}" for i in range(40)]
     speed = fedldp.Schema.of(speed=(0, 130))
     return {
-        "a number in one bit": fedldp.Plan(speed, epsilon=1, mechanism="duchi"),
+        "a number in one bit": fedldp.Plan(speed, 1, Sample(mechanism="duchi")),
         "1 of 16 numbers, `hm-tp` with 31 outputs": fedldp.Plan(
-            fedldp.Schema.of(**numbers), epsilon=4, mechanism="hm-tp", outputs=31
+            fedldp.Schema.of(**numbers), 4, Sample(mechanism="hm-tp", outputs=31)
         ),
         "a label of 40": fedldp.Plan(fedldp.Schema.of(city=cities), epsilon=2),
-        "a cube of 16 signs": fedldp.Plan(
-            fedldp.Schema.of(**numbers), epsilon=2, strategy="cube", mechanism="duchi"
-        ),
+        "a cube of 16 signs": fedldp.Plan(fedldp.Schema.of(**numbers), 2, "cube"),
         "directions of 36 numbers": fedldp.Plan(
             fedldp.Schema.vector(36, length=1.0), epsilon=2, strategy="directions"
         ),

@@ -55,7 +55,7 @@ def estimates(tally: Tally, schema: Schema, confidence: float = 0.95) -> Insight
     """Return the estimates from the reports so far, with intervals.
 
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 4.0, fedldp.Sample(mechanism="hm-tp"))
     >>> tally = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1))
     >>> found = estimates(tally, plan.schema)
     >>> found.title, found.rows[0].name, found.rows[0].shown

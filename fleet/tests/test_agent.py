@@ -22,6 +22,7 @@ from engine_cases import (
 
 from fedldp import Plan
 from fedldp.errors import WireError
+from fedldp.plan.strategies import Sample
 from fedldp.results.tally import from_json
 from fedldp.signing import PrivateKey
 from fedldp_fleet import engine
@@ -483,7 +484,7 @@ def restated(store, job="spring"):
         inside.set_round(opened._replace(digest=other.digest, statement=statement))
 
 
-OTHER = Plan(ROWS, 1.0, mechanism="three-outputs", k=1).to_json()
+OTHER = Plan(ROWS, 1.0, Sample(k=1, mechanism="three-outputs")).to_json()
 
 
 def seen(agent):

@@ -31,6 +31,7 @@ from fedldp import Plan
 from fedldp.errors import DomainError
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import SGD, Adam, Recipe
+from fedldp.plan.strategies import Sample
 from fedldp.results.tally import from_json
 from fedldp.signing import PrivateKey
 from fedldp_fleet import engine, jobs
@@ -40,7 +41,7 @@ from fedldp_fleet.stages import Learned
 from fedldp_fleet.store.base import DONE, FAILED, QUEUED, RUNNING
 
 LATER = dataclasses.replace(SCHEDULE, closes=OPENS + datetime.timedelta(days=2))
-OTHER_LEVEL = Plan(GRADIENTS.schema, 4.0, mechanism="three-outputs", k=1)
+OTHER_LEVEL = Plan(GRADIENTS.schema, 4.0, Sample(k=1, mechanism="three-outputs"))
 LEASE = SCHEDULE.answer_seconds + engine.NETWORK_SECONDS
 
 

@@ -20,6 +20,7 @@ from fedldp import Calendar, Number, Plan, Schema
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp.errors import DomainError, WireError
 from fedldp.learn.survey import Survey
+from fedldp.plan.strategies import Sample
 from fedldp.signing import PrivateKey
 from fedldp_fleet import jobs
 from fedldp_fleet.jobs import Schedule, StatisticJob, read_job
@@ -27,7 +28,7 @@ from fedldp_fleet.questions import Question, Statement
 from fedldp_fleet.signed_jobs import SignedJob
 
 LATER = replace(SCHEDULE, closes=OPENS + datetime.timedelta(days=2))
-LEVELS = (GRADIENTS, Plan(Schema.vector(3, 1.0), 4.0, mechanism="three-outputs", k=1))
+LEVELS = (GRADIENTS, Plan(Schema.vector(3, 1.0), 4.0, Sample(k=1, mechanism="three-outputs")))
 CALENDAR = Calendar(PLAN, periods=7, answers=2)
 
 JOBS = {

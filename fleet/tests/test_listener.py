@@ -11,6 +11,7 @@ from fleet_server import HOST, OPEN, running
 from road_client import Client, authentic, connect, exchange, question_in
 
 from fedldp import Plan, Schema
+from fedldp.plan.strategies import Sample
 from fedldp_fleet.jobs import StatisticJob
 from fedldp_fleet.server.listener import Limits
 
@@ -105,7 +106,7 @@ def test_headers_without_end_are_cut_off(stranger):
 
 
 def test_whoever_takes_no_reply_is_cut_off(server):
-    wide = Plan(Schema.of(**{f"number_{each}": (0, 1) for each in range(12_000)}), 1.0, k=1)
+    wide = Plan(Schema.of(**{f"number_{each}": (0, 1) for each in range(12_000)}), 1.0, Sample(k=1))
     server.add(StatisticJob("wide", wide, 1, OPEN))
     server.tick()
     client = Client.joined(server, "deaf")

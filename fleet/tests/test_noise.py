@@ -5,6 +5,7 @@ import pytest
 
 import fedldp
 from fedldp import Plan, Schema
+from fedldp.plan.strategies import Sample
 from fedldp_fleet.noise import MISTAKE, RISK, Excess
 
 LENGTH, BOUND = Schema.vector(15, length=1.0), Schema.vector(15, bound=1.0)
@@ -12,8 +13,8 @@ PLANS = {
     "directions": (Plan(LENGTH, 4.0, strategy="directions"), 400),
     "few directions": (Plan(LENGTH, 8.0, strategy="directions"), 60),
     "one number": (Plan(Schema.vector(1, length=1.0), 2.0, strategy="directions"), 300),
-    "sample": (Plan(BOUND, 4.0, mechanism="duchi", k=1), 2000),
-    "paper": (Plan(BOUND, 4.0, mechanism="hm-tp", k=2), 400),
+    "sample": (Plan(BOUND, 4.0, Sample(k=1, mechanism="duchi")), 2000),
+    "paper": (Plan(BOUND, 4.0, Sample(k=2, mechanism="hm-tp")), 400),
     "cube": (Plan(BOUND, 4.0, strategy="cube"), 400),
 }
 

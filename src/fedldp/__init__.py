@@ -20,7 +20,9 @@ __all__ = [
     "Category",
     "Channel",
     "Counted",
+    "Cube",
     "DataQuality",
+    "Directions",
     "Distribution",
     "Estimate",
     "LDPLinearRegression",
@@ -35,8 +37,10 @@ __all__ = [
     "Plan",
     "Plausibility",
     "Report",
+    "Sample",
     "Schema",
     "Source",
+    "Split",
     "Tally",
     "Trend",
     "Vehicle",
@@ -83,6 +87,7 @@ if TYPE_CHECKING:
     from fedldp.mechanisms import best_channel, mechanism, mechanism_names
     from fedldp.plan.plan import Plan
     from fedldp.plan.report import Report
+    from fedldp.plan.strategies import Cube, Directions, Sample, Split
     from fedldp.randomness import Source, source
     from fedldp.results.estimate import Estimate, combine_estimates, compare_estimates
     from fedldp.results.plausibility import Plausibility
@@ -122,6 +127,7 @@ else:
             "results.plausibility": "Plausibility",
             "randomness": "Source source",
             "plan.report": "Report",
+            "plan.strategies": "Cube Directions Sample Split",
             "schema.schema": "Schema",
             "budget.shuffling": "shuffled_epsilon",
             "results.tally": "Tally",

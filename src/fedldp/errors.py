@@ -106,7 +106,7 @@ class WireError(FedLDPError, ValueError):
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> plan.parse(b"damaged")
     Traceback (most recent call last):
     fedldp.errors.WireError: a report has a header of 16 bytes; got 7.
@@ -170,7 +170,7 @@ class DataWarning(UserWarning):
     Examples
     --------
     >>> import warnings, fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> with warnings.catch_warnings(record=True, action="always") as caught:
     ...     _ = plan.report([{"speed": 80}], fedldp.source(1))
     >>> caught[0].category.__name__
@@ -184,7 +184,7 @@ class ImplausibleWarning(UserWarning):
     Examples
     --------
     >>> import warnings, fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> report = plan.report([{"speed": 50}] * 1000, fedldp.source(1))
     >>> always_high = fedldp.Report(report.plan, 1, 1000, b"\xff" * 125)
     >>> with warnings.catch_warnings(record=True, action="always") as caught:

@@ -1215,7 +1215,7 @@ class Plan:
     Examples
     --------
     >>> import fedldp
-    >>> speed = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> speed = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> plan = Plan(speed.to_json(), cap=1.0)
     >>> plan.epsilon, plan.bits, len(plan.report({"speed": 30}))
     (Fraction(1, 1), 1, 17)
@@ -1309,7 +1309,8 @@ class Plan:
         Examples
         --------
         >>> import fedldp
-        >>> speed = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> speed = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> Plan(speed.to_json(), cap=1.0).inputs({"speed": 30})
         [0.2]
         """
@@ -1331,7 +1332,8 @@ class Plan:
         Examples
         --------
         >>> import fedldp
-        >>> speed = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> speed = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> Plan(speed.to_json(), cap=1.0).check({"sped": 30})
         ['speed is missing', "the key 'sped' is unknown (did you mean 'speed'?)"]
         """
@@ -1373,7 +1375,8 @@ class Plan:
         Examples
         --------
         >>> import fedldp
-        >>> speed = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> speed = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> Plan(speed.to_json(), cap=1.0).report({"speed": 30}, random.Random(1)).hex()
         '016e5cc23400e34c00000001d0c3e44c80'
         """
@@ -1435,7 +1438,7 @@ class Calendar:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 0.5, fedldp.Sample(mechanism="duchi"))
     >>> calendar = Calendar(fedldp.Calendar(plan, periods=7, answers=2).to_json(), cap=1)
     >>> calendar.epsilon, len(calendar.draw())
     (Fraction(1, 1), 2)
@@ -1476,7 +1479,8 @@ class Calendar:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 0.5, fedldp.Sample(mechanism="duchi"))
         >>> Calendar(fedldp.Calendar(plan, periods=2, answers=2).to_json(), cap=1).draw()
         [1, 2]
         """

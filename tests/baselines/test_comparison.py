@@ -14,6 +14,7 @@ from fedldp.baselines.frequencies import FREQUENCY_ORACLES
 from fedldp.baselines.means import NUMBER_MECHANISMS, VECTOR_MECHANISMS, OneBitMean
 from fedldp.coders import CODERS
 from fedldp.errors import DomainError, UnknownName
+from fedldp.plan.strategies import Sample
 
 MOST_LINES = 900
 
@@ -90,7 +91,7 @@ def test_data_are_compared_in_the_units_of_their_columns():
     row = mine["speed", "duchi"]
     assert row.typical == pytest.approx(noise)
     assert row.half_width == pytest.approx(1.96 * 65 * (noise / 5000) ** 0.5, rel=1e-4)
-    plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 130)), 1.0, mechanism="duchi")
+    plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 130)), 1.0, Sample(mechanism="duchi"))
     errors = [
         plan.simulate({"speed": speed}, each).estimate()["speed"].mean - speed.mean()
         for each in fedldp.source(8).spawn(200)
@@ -116,9 +117,9 @@ def test_no_data_are_refused():
 def test_baselines_fit_into_no_plan():
     schema = fedldp.Schema.of(speed=(0, 130))
     with pytest.raises((DomainError, UnknownName)):
-        fedldp.Plan(schema, 1.0, mechanism=OneBitMean)
+        fedldp.Plan(schema, 1.0, Sample(mechanism=OneBitMean))
     with pytest.raises((DomainError, UnknownName)):
-        fedldp.Plan(schema, 1.0, mechanism=OneBitMean(1.0))
+        fedldp.Plan(schema, 1.0, Sample(mechanism=OneBitMean(1.0)))
 
 
 def test_the_baselines_stay_small():

@@ -30,9 +30,10 @@ from fedldp import Calendar, Plan, Schema, vehicle
 from fedldp.budget.ledger import seal
 from fedldp.budget.vehicle import Vehicle
 from fedldp.errors import BudgetError, DomainError, PrivacyError, WireError
+from fedldp.plan.strategies import Sample
 
 SPEED = Schema.of(speed=(0, 50))
-PLAN = Plan(SPEED, 0.5, mechanism="duchi")
+PLAN = Plan(SPEED, 0.5, Sample(mechanism="duchi"))
 CALENDAR = Calendar(PLAN, periods=7, answers=2)
 
 
@@ -102,7 +103,7 @@ def test_every_set_of_periods_is_equally_likely(periods, answers):
 
 
 def test_lifetime_epsilon_is_an_exact_fraction():
-    third = Plan(SPEED, 0.1, mechanism="duchi")
+    third = Plan(SPEED, 0.1, Sample(mechanism="duchi"))
     assert Calendar(third, periods=30, answers=3).epsilon == 3 * third.total_epsilon
     assert isinstance(CALENDAR.epsilon, Fraction)
     always = Calendar(PLAN, periods=30, answers=30)
@@ -321,7 +322,7 @@ def test_each_vehicle_of_a_simulation_answers_as_often_as_it_should():
 def test_a_trend_is_a_weighted_sum_of_the_estimates_of_its_periods():
     """Against the definition of least squares; a period may be missing."""
     schema = Schema.of(speed=(0, 50), city=["Oslo", "Rome", "Lima"])
-    calendar = Calendar(Plan(schema, 4.0, mechanism="duchi"), periods=4, answers=2)
+    calendar = Calendar(Plan(schema, 4.0, Sample(mechanism="duchi")), periods=4, answers=2)
     row = {"speed": 20, "city": "Rome"}
     tallies = calendar.simulate([[row] * 4000] * 4, fedldp.source(1))
     del tallies[3]
@@ -350,7 +351,7 @@ def test_a_trend_is_a_weighted_sum_of_the_estimates_of_its_periods():
 def test_a_trend_needs_two_periods_of_its_plan(chosen, message):
     with pytest.raises(DomainError, match=message):
         CALENDAR.trend(dict.fromkeys(chosen, PLAN.tally()))
-    other = Plan(SPEED, 1.0, mechanism="duchi").tally()
+    other = Plan(SPEED, 1.0, Sample(mechanism="duchi")).tally()
     with pytest.raises(DomainError, match="calendar's own plan"):
         CALENDAR.trend({1: PLAN.tally(), 2: other})
 
@@ -399,7 +400,7 @@ def test_intervals_of_trends_cover_the_fleet_whatever_its_values_do(kind):
     once); the seed is fixed.
     """
     vehicles, periods, runs = 400, 6, 300
-    calendar = Calendar(Plan(Schema.of(x=(-1, 1)), 4.0, mechanism="hm-tp"), periods, 3)
+    calendar = Calendar(Plan(Schema.of(x=(-1, 1)), 4.0, Sample(mechanism="hm-tp")), periods, 3)
     values = fleet(kind, vehicles, periods)
     truth = values.mean(axis=0)
     slope, steps = np.polyfit(range(periods), truth, 1)[0], np.diff(truth)

@@ -12,10 +12,11 @@ import fedldp
 from fedldp.budget.ledger import Ledger, Period, asked_and_refused, create, overview, recent
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DomainError, WireError
+from fedldp.plan.strategies import Sample
 from fedldp.storage import files
 from fedldp.storage.head import Head
 
-PLAN = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+PLAN = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
 
 
 def report(_):

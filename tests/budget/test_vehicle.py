@@ -11,8 +11,9 @@ from fedldp import Calendar, Category, Ledger, Number, Plan, Schema, Vehicle
 from fedldp.budget.vehicle import NONCE_BYTES, PlanQuestion, for_vehicle, tell_nobody
 from fedldp.budget.vehicles import Vehicles
 from fedldp.errors import BudgetError, DomainError, PrivacyError
+from fedldp.plan.strategies import Sample
 
-PLAN = Plan(Schema((Number("speed", 0, 50),)), epsilon=1.0, mechanism="hm-tp", outputs=255)
+PLAN = Plan(Schema((Number("speed", 0, 50),)), 1.0, Sample(mechanism="hm-tp", outputs=255))
 CONSTANT = Plan(Schema((Category("color", ["red", "green"], constant=True),)), epsilon=1.0)
 ROW = {"speed": 30}
 SOURCE = Path(fedldp.__file__).parent

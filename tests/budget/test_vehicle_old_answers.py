@@ -12,11 +12,12 @@ import pytest
 from answering import CONSTANT_PLAN, NUMBER_PLAN, PLACES, VEHICLE
 
 from fedldp import Calendar, Ledger, Plan, Vehicle
+from fedldp.plan.strategies import Sample
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "answered.zip"
 CAP = 8
-NUMBER = Plan(NUMBER_PLAN.schema, 1.0, mechanism="hm-tp", outputs=255)
-CALENDAR = Calendar(Plan(NUMBER_PLAN.schema, 0.25, mechanism="duchi"), periods=6, answers=4)
+NUMBER = Plan(NUMBER_PLAN.schema, 1.0, Sample(mechanism="hm-tp", outputs=255))
+CALENDAR = Calendar(Plan(NUMBER_PLAN.schema, 0.25, Sample(mechanism="duchi")), periods=6, answers=4)
 
 with zipfile.ZipFile(FIXTURE) as archive:
     WRITTEN = {

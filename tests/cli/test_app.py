@@ -1,6 +1,5 @@
 """The command line, run as a user would."""
 
-import inspect
 import json
 import os
 import re
@@ -16,9 +15,8 @@ import fedldp
 from fedldp import _plots as plots
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import MissingExtra
-from fedldp.learn.settings import Settings
 from fedldp.mechanisms import HMTP, Optimal, ThreeOutputs
-from fedldp.plan.plan import Plan
+from fedldp.plan.strategies import PLAN_MECHANISM, Sample
 
 
 def run(*arguments):
@@ -110,8 +108,8 @@ def test_the_pictures_show_what_they_say():
     absolute, relative, zero = figure.axes
     labels = [line.get_label() for line in absolute.lines]
     assert {label.split()[0] for label in labels} == set(fedldp.mechanism_names())
-    statistics = inspect.signature(Plan).parameters["mechanism"].default
-    gradients = Settings(epsilon=1.0, strategy="sample").mechanism
+    statistics = PLAN_MECHANISM
+    gradients = Sample().for_gradients(1.0).mechanism
     assert f"{statistics} (default for statistics)" in labels
     assert f"{gradients} (default for sampled gradients)" in labels
     for line, other in zip(absolute.lines, relative.lines, strict=True):

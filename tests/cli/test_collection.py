@@ -17,6 +17,7 @@ import fedldp
 from fedldp import Ledger, Plan, Schema
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
+from fedldp.plan.strategies import Sample
 
 # Names are shown as they are, though brackets mean something to rich and dollars to matplotlib.
 SCHEMA = """
@@ -123,7 +124,7 @@ def test_a_draft_must_be_filled_in():
 def test_a_plan_is_shown_and_written():
     assert "Write it to a file with -o" in shown("plan", *PLAN)
     output = shown("plan", *PLAN, "-o", "plan.json")
-    made = Plan(Schema.from_toml(SCHEMA), 2.0, mechanism="hm-tp")
+    made = Plan(Schema.from_toml(SCHEMA), 2.0, Sample(mechanism="hm-tp"))
     assert Path("plan.json").read_text() == made.to_json()
     for text in ("Wrote plan.json", f" {made.bits} ", made.fingerprint[:14]):
         assert text in output
@@ -139,7 +140,7 @@ def test_the_error_of_a_plan_is_the_mean_over_all_that_is_estimated():
     price = fedldp.Category("price", PRICES, optional=True)  # three labels, "other" and "missing"
     schema = Schema((age, price, fedldp.Number("place", 0, 1, size=2)))
     Path("fleet.toml").write_text(schema.to_toml())
-    made = Plan(schema, 2.0, mechanism="hm-tp")
+    made = Plan(schema, 2.0, Sample(mechanism="hm-tp"))
     document = json.loads(run("plan", *PLAN, "--json", "--vehicles", 1000))
     assert document["error_if_uniform"] == math.sqrt(made.expected_error(1000) / (9 + 5 + 2))
     assert document["error_at_worst"] == math.sqrt(made.expected_error(1000, "worst") / 16)

@@ -95,7 +95,7 @@ def test_few_flights():
     other.fit(written_out(features), targets)  # both may differ in single flights
     assert document["converged"] == pytest.approx(test.error(other.coef_)[0], abs=2 / len(public))
     for epsilon, replicas, number in ((4.0, 4, 5), (None, 1, 7)):
-        settings, errors = Settings(4.0) if epsilon else Settings(1.0, mechanism=None), []
+        settings, errors = Settings(4.0) if epsilon else Settings(None), []
         for replica in range(replicas):
             rng = fedldp.source(2013 + replica)
             training = settings.training(task, 8.0, rng, shuffle=False)

@@ -20,8 +20,9 @@ from fedldp import Counted, Plan, Schema
 from fedldp.cli.app import fedldp as command
 from fedldp.counting import counts
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 
-PLAN = Plan(Schema.vector(94, bound=1.0), 1.0, mechanism="three-outputs", k=1)
+PLAN = Plan(Schema.vector(94, bound=1.0), 1.0, Sample(k=1, mechanism="three-outputs"))
 
 
 @pytest.fixture(autouse=True)

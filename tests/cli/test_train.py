@@ -33,6 +33,7 @@ from fedldp.learn import Network, objective
 from fedldp.learn.layers import Activation, Dense
 from fedldp.learn.settings import Settings
 from fedldp.learn.survey import Survey
+from fedldp.plan.strategies import Sample
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +174,7 @@ def test_options_reach_the_settings():
 def test_answering_twice_costs():
     options = *LATE, *HMTP, "--epsilon", 3, "--participations", 2
     found = document(*options)
-    settings = Settings(epsilon=3.0, mechanism="hm-tp", participations=2)
+    settings = Settings(epsilon=3.0, participations=2, strategy=Sample(mechanism="hm-tp"))
     assert found["price"] == settings.price(9) > 1
     assert found["bits_per_vehicle"] == 2 * settings.plan(9).bits
     assert (found["vehicles"], found["exact_epsilon"]) == (1350, "3")

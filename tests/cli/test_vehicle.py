@@ -11,6 +11,7 @@ import pytest
 from ledgers import made, untouched
 
 import fedldp
+from fedldp.plan.strategies import Sample
 
 SCHEMA = fedldp.Schema.of(age=(0, 100), city=["Oslo", "Rome"])
 
@@ -18,7 +19,7 @@ SCHEMA = fedldp.Schema.of(age=(0, 100), city=["Oslo", "Rome"])
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plan = fedldp.Plan(SCHEMA, 2.0, mechanism="duchi")
+    plan = fedldp.Plan(SCHEMA, 2.0, Sample(mechanism="duchi"))
     (tmp_path / "plan.json").write_text(plan.to_json())
     made("l.db")
     return plan

@@ -8,6 +8,7 @@ from answering import CONSTANT_PLAN, NUMBER_PLAN, PLACES
 
 from fedldp import Calendar, Plan
 from fedldp.budget import ledger
+from fedldp.plan.strategies import Sample
 
 WITH_JOBS = [name for name, place in PLACES.items() if place.has_jobs]
 WITH_CALENDARS = [name for name, place in PLACES.items() if place.has_calendars]
@@ -41,7 +42,9 @@ def stored(place):
 @places()
 def test_the_identical_question_gets_the_identical_bytes_at_no_cost(place):
     place.cap = 8  # it is not the cap that stops a second answer
-    wide = Plan(NUMBER_PLAN.schema, 1.0, mechanism="hm-tp", outputs=255)  # equal by chance: < 1/50
+    wide = Plan(
+        NUMBER_PLAN.schema, 1.0, Sample(mechanism="hm-tp", outputs=255)
+    )  # equal by chance: < 1/50
     records = {place.ask(wide) for _ in range(6)}
     assert len(records) == 1
     assert None not in records
@@ -80,7 +83,9 @@ def test_what_never_changes_is_answered_once_in_a_life(place):
 
 @places(WITH_CALENDARS)
 def test_a_calendar_is_answered_in_the_periods_that_were_drawn(place):
-    calendar = Calendar(Plan(NUMBER_PLAN.schema, 0.25, mechanism="duchi"), periods=6, answers=4)
+    calendar = Calendar(
+        Plan(NUMBER_PLAN.schema, 0.25, Sample(mechanism="duchi")), periods=6, answers=4
+    )
     first = [place.ask(calendar, period=period) for period in range(1, 7)]
     assert sum(record is not None for record in first) == 4
     assert [place.ask(calendar, period=period) for period in range(1, 7)] == first

@@ -85,6 +85,8 @@ def test_constructor_has_the_choices_of_settings_by_keyword(kind):
     wanted = {each.name: each.default for each in dataclasses.fields(Settings)}
     wanted["epsilon"] = 1.0
     assert wanted.pop("reference") == "none"  # of categories: an estimator takes numbers
+    assert wanted.pop("survey_share") == 0.1
+    assert len(inspect.signature(kind).parameters) <= (14 if kind in LINEAR else 16)
     assert defaults == wanted
 
 
@@ -92,7 +94,7 @@ def test_constructor_has_the_choices_of_settings_by_keyword(kind):
 def test_close_to_scikit_learn_without_privacy(kind):
     reference, y = REFERENCES[kind]
     reference = clone(reference).fit(X, y)
-    model = made(kind, mechanism=None).fit(X, y)
+    model = made(kind, epsilon=None).fit(X, y)
     assert model.privacy_ is None
     # A network has more weights than these rows need, and ends a little further away.
     close = 0.003 if kind in LINEAR else 0.03
@@ -313,7 +315,7 @@ def test_bounds_are_asked_for_and_never_guessed(kind):
 
 
 @every
-@pytest.mark.parametrize("name", sorted(options(Settings).keys() - {"reference", "rounds"}))
+@pytest.mark.parametrize("name", sorted(options(Settings).keys() - {"reference", "survey_share"}))
 def test_options_are_validated_by_fit_and_not_before(kind, name):
     model = made(kind).set_params(**{name: object()})
     for _ in range(3):
@@ -434,7 +436,7 @@ def test_softmax_agrees_with_scikit_learn_without_privacy():
     chances = np.cumsum(chances / chances.sum(axis=1, keepdims=True), axis=1)
     y = (fedldp.source(9).uniform((len(X), 1)) > chances).sum(axis=1)
     reference = LogisticRegression(C=1e6, max_iter=1000).fit(X, y)
-    model = made(LDPLogisticRegression, mechanism=None, participations=3).fit(X, y)
+    model = made(LDPLogisticRegression, epsilon=None, participations=3).fit(X, y)
     assert model.coef_.shape == reference.coef_.shape
     assert model.intercept_.shape == reference.intercept_.shape
     assert model.score(X, y) == pytest.approx(reference.score(X, y), abs=0.003)

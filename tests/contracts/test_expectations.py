@@ -24,6 +24,7 @@ from fedldp import (
 from fedldp.errors import DomainError, UnknownName
 from fedldp.plan.expectation import _half_widths, _typical
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 from fedldp.schema.attributes import ATTRIBUTES, HashedCategory, WholeNumbers
 
 REPEATS = 60
@@ -139,7 +140,7 @@ def test_the_fleet_that_is_needed_is_the_least(attribute):
 
 
 def test_the_mean_of_a_number_is_exact():
-    plan = Plan(Schema((SPEED,)), 2.0, mechanism="hm-tp")
+    plan = Plan(Schema((SPEED,)), 2.0, Sample(mechanism="hm-tp"))
     coder = plan.parts[0].coders[0]
     x = np.linspace(-1, 1, 401)
     for spread, data in ((None, x), (13.0, np.array([-0.2, 0.2]))):
@@ -163,15 +164,15 @@ def test_public_rows_take_the_place_of_the_assumption():
 
 
 def test_vehicles_are_divided_among_attributes():
-    alone = Plan(Schema((SPEED,)), 1.0, k=1).expect(20_000)["speed"]
-    both = Plan(Schema((SPEED, MODEL)), 1.0, k=1).expect(20_000)["speed"]
+    alone = Plan(Schema((SPEED,)), 1.0, Sample(k=1)).expect(20_000)["speed"]
+    both = Plan(Schema((SPEED, MODEL)), 1.0, Sample(k=1)).expect(20_000)["speed"]
     assert both.answers == 10_000
     assert both.typical == pytest.approx(2**0.5 * alone.typical, rel=0.01)
 
 
 def test_horvitz_thompson_counts_its_own_spread():
     schema = Schema((SPEED, MODEL))
-    ratio, horvitz = Plan(schema, 1.0, k=1), Plan.paper(schema, 1.0)
+    ratio, horvitz = Plan(schema, 1.0, Sample(k=1)), Plan.paper(schema, 1.0)
     assert horvitz.estimator != ratio.estimator
     expected = horvitz.expect(20_000)["speed"].typical
     random, errors = np.random.default_rng(3), []

@@ -26,13 +26,14 @@ from fedldp.errors import DomainError, WireError
 from fedldp.plan import report
 from fedldp.plan.parts import Matrix
 from fedldp.plan.report import REASONS
+from fedldp.plan.strategies import Sample
 from fedldp.storage import files
 
 VECTOR = Schema.vector(94, bound=1.0)
 PLANS = {
-    "1 bit": Plan(Schema.of(speed=(0, 50)), 1.0, mechanism="duchi"),
-    "9 bits": Plan(VECTOR, 1.0, mechanism="three-outputs", k=1),
-    "36 bits": Plan(VECTOR, 8.0, mechanism="three-outputs", k=4),
+    "1 bit": Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi")),
+    "9 bits": Plan(VECTOR, 1.0, Sample(k=1, mechanism="three-outputs")),
+    "36 bits": Plan(VECTOR, 8.0, Sample(k=4, mechanism="three-outputs")),
     "wide": Plan(Schema.of(street=[f"street {i}" for i in range(100)]), 1.0),
     "directions": Plan(Schema.vector(5, length=1.0), 2.0, strategy="directions"),
     **{name: plan_of(MIXED, name=name) for name in STRATEGIES},
@@ -270,7 +271,7 @@ def test_a_column_is_named():
 
 
 def test_a_plan_for_study_counts_nothing():
-    study = Plan(Schema.of(speed=(0, 50)), 1.0, mechanism="laplace", study=True)
+    study = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="laplace", study=True))
     with pytest.raises(DomainError, match="a plan for study"):
         study.count([])
 

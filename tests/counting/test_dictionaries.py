@@ -8,15 +8,16 @@ from fedldp import Plan, Schema
 from fedldp.counting import counts
 from fedldp.counting.counts import _Counter
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 SCHEMA = Schema.of(speed=(0, 50), fuel=["petrol", "none", "diesel"])
 PLANS = {
-    "numbers": Plan(SCHEMA, 2.0, mechanism="hm-tp"),
+    "numbers": Plan(SCHEMA, 2.0, Sample(mechanism="hm-tp")),
     "unary": Plan(Schema.of(fuel=list("abcdefghij")), 1.0),
-    "sampled": Plan(SCHEMA, 1.0, mechanism="three-outputs", k=1),
+    "sampled": Plan(SCHEMA, 1.0, Sample(k=1, mechanism="three-outputs")),
 }
 
 
@@ -134,7 +135,7 @@ def test_what_an_arrow_column_has_repeated_is_counted_once(repeated):
 
 def test_a_file_of_different_packets_is_not_read_as_a_dictionary(tmp_path, repeated):
     """Which would take longer than to count them one by one."""
-    plan = Plan(Schema.vector(40, bound=1.0), 8.0, mechanism="three-outputs", k=20)
+    plan = Plan(Schema.vector(40, bound=1.0), 8.0, Sample(k=20, mechanism="three-outputs"))
     packets = distinct_packets(plan, count=500)
     assert len(set(packets)) == 500
     same(plan.count(written(tmp_path, packets)), plan.count(packets))

@@ -15,6 +15,7 @@ from fedldp.budget.vehicle import Vehicle
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import FedLDPError
 from fedldp.plan.report import HEADER
+from fedldp.plan.strategies import Sample
 from fedldp_fleet.agent.many import Held, ManyVehicles
 from fedldp_fleet.flower.messages import unpacked
 
@@ -150,5 +151,5 @@ class InProgram(Place):
 
 
 PLACES = {place.__name__: place for place in Place.__subclasses__()}
-NUMBER_PLAN = Plan(Schema((SPEED,)), epsilon=1.0, mechanism="duchi")
+NUMBER_PLAN = Plan(Schema((SPEED,)), 1.0, Sample(mechanism="duchi"))
 CONSTANT_PLAN = Plan(Schema((COLOR,)), epsilon=1.0)

@@ -11,9 +11,10 @@ from pyarrow import parquet
 import fedldp
 from fedldp import Plan, Schema
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 
-PLAN = Plan(Schema.vector(94, bound=1.0), 8.0, mechanism="three-outputs", k=4)
-OTHER = Plan(Schema.vector(94, bound=1.0), 2.0, mechanism="three-outputs", k=1)
+PLAN = Plan(Schema.vector(94, bound=1.0), 8.0, Sample(k=4, mechanism="three-outputs"))
+OTHER = Plan(Schema.vector(94, bound=1.0), 2.0, Sample(k=1, mechanism="three-outputs"))
 SHARDS = 40  # more than are merged at once, twice over
 
 

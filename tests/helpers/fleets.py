@@ -3,9 +3,10 @@
 import math
 
 import numpy as np
+from spellings import flat_plan
 
 import fedldp
-from fedldp import Plan, Schema
+from fedldp import Schema
 from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import OBJECTIVES, objective
 from fedldp.learn.tasks import Linear, Task
@@ -21,7 +22,7 @@ STRATEGIES = {
 
 
 def plan_for(d, name="one", epsilon=2.0, mechanism="three-outputs", bound=1.0):
-    return Plan(Schema.vector(d, bound), epsilon, mechanism=mechanism, **STRATEGIES[name])
+    return flat_plan(Schema.vector(d, bound), epsilon, mechanism=mechanism, **STRATEGIES[name])
 
 
 def examples(n, d, seed=1, dtype=np.float64):

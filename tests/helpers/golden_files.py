@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from ledgers import open_ledger
+from spellings import flat_plan, nested
 
 import fedldp
 
@@ -107,7 +108,7 @@ def collection() -> list[Document]:
     """Return what each plan gives."""
     found = []
     for number, (name, epsilon, options) in enumerate(PLANS):
-        plan = fedldp.Plan(SCHEMAS[name], epsilon, **options)
+        plan = flat_plan(SCHEMAS[name], epsilon, **options)
         case = {"schema": name, "epsilon": epsilon, "options": options}
         if is_solved(options):
             case["plan"] = plan.to_json()
@@ -128,6 +129,7 @@ def models() -> list[Document]:
     found = []
     for name, options in MODELS:
         chosen = {"strategy": "sample"} | options  # what was the default in version 0.1
+        chosen = nested(chosen, gradients=True)
         model = getattr(fedldp, name)(bounds=(-1, 1), random_state=3, **chosen)
         if name == "LDPLinearRegression":
             model.set_params(target_bounds=(-1, 1))

@@ -10,8 +10,9 @@ from functools import cache
 
 import numpy as np
 from scipy.special import ndtri
+from spellings import flat_plan
 
-from fedldp import Plan, Schema, vehicle
+from fedldp import Schema, vehicle
 from fedldp.coders import DirectionsCoder
 
 SMALL = Schema.of(
@@ -36,7 +37,7 @@ STRATEGIES = {
 
 
 def plan_of(schema=MIXED, epsilon=4.0, name="sample", mechanism="three-outputs", outputs=None):
-    return Plan(schema, epsilon, mechanism=mechanism, **STRATEGIES[name], outputs=outputs)
+    return flat_plan(schema, epsilon, mechanism=mechanism, **STRATEGIES[name], outputs=outputs)
 
 
 def canonical(document):

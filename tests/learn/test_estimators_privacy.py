@@ -19,6 +19,7 @@ from fedldp.learn.estimators import (
 )
 from fedldp.learn.optimizer import Adam
 from fedldp.learn.settings import Settings
+from fedldp.plan.strategies import Sample
 
 # Most fleets here have a few vehicles.
 pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.AccuracyWarning")
@@ -74,10 +75,10 @@ def test_spent_is_at_most_epsilon_exactly(epsilon, participations):
 
 
 def test_other_ways_to_report():
-    cube = classifier(strategy="cube", mechanism="duchi").fit(X, LABEL).privacy_
+    cube = classifier(strategy="cube").fit(X, LABEL).privacy_
     assert cube.ratio <= below_e_to(1)
     assert cube.bits == 3  # a sign of each of 3 weights
-    study = classifier(mechanism="laplace", study=True).fit(X, LABEL).privacy_
+    study = classifier(strategy=Sample(mechanism="laplace", study=True)).fit(X, LABEL).privacy_
     assert (study.ratio, study.bytes, study.reports) == (None, 0, len(X))
 
 
@@ -145,7 +146,7 @@ def test_a_warning_made_an_error_comes_before_anything_is_spent():
 def test_other_estimators_and_those_without_privacy_do_not_warn():
     for _ in range(3):
         classifier().fit(X, LABEL)
-    open_ = classifier(mechanism=None)
+    open_ = classifier(epsilon=None)
     for _ in range(3):
         clone(open_).fit(X, LABEL)
 
@@ -226,7 +227,7 @@ def test_refused_data_cost_nothing():
 
 
 def test_a_training_that_diverges_is_refused():
-    model = regression(mechanism=None, optimizer="sgd", alpha=1e4, group=60)
+    model = regression(epsilon=None, optimizer="sgd", alpha=1e4, group=60)
     with pytest.raises(DomainError, match="diverged"):
         model.fit(X, X[:, 0])
     with pytest.raises(ValueError, match="not fitted"):
@@ -247,7 +248,7 @@ def test_fewer_vehicles_than_a_group(n):
 @pytest.mark.parametrize("value", [0.0, 0.25, 1.0])
 def test_constant_features(value):
     rows = np.c_[np.full(600, value), X[:, 0]]
-    model = regression(mechanism=None, participations=5).fit(rows, X[:, 0])
+    model = regression(epsilon=None, participations=5).fit(rows, X[:, 0])
     assert model.score(rows, X[:, 0]) > 0.99
     private = regression(epsilon=8.0).fit(np.full((600, 1), value), np.full(600, 0.75))
     # One number is all there is to learn. Over 200 other seeds the answers have a deviation of

@@ -59,7 +59,7 @@ def test_as_in_version_0_1():
 
 
 def test_without_privacy():
-    assert errors(Settings(1.0, mechanism=None)).mean() < 0.095
+    assert errors(Settings(None)).mean() < 0.095
     _, public = next(splits("logistic", "none"))
     _, targets = public.examples.read(slice(None))
     assert 0.23 < min(np.mean(targets > 0), 0.5) < 0.245  # the base rate

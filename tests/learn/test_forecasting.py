@@ -11,13 +11,14 @@ from fedldp.learn.forecasting import forecast
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
+from fedldp.plan.strategies import Directions
 
 SCHEMA = Schema.of(age=(0, 100), way={"low": 0, "high": 1, "size": 2}, city=["a", "b", "c"])
 
 
 @pytest.mark.parametrize("kind", ["logistic", "hinge", "squared"])
 def test_noise_falls_with_the_square_root(kind):
-    options = {"objective": kind, "survey": None, "bound": 0.5, "mean_length": 0.3}
+    options = {"objective": kind, "survey": None, "bound": 0.5, "strategy": Directions(0.3)}
     few, many = (forecast(SCHEMA, 1.0, n, **options) for n in (10_000, 1_000_000))
     np.testing.assert_allclose(few.deviations, 10 * many.deviations)
     assert few.needed == many.needed > few.needed_to_beat
@@ -58,7 +59,7 @@ def test_what_cannot_be_forecast():
     with pytest.raises(DomainError, match="vehicles must be at least 1"):
         forecast(SCHEMA, 1.0, 0)
     with pytest.raises(DomainError, match="about noise"):
-        forecast(SCHEMA, 1.0, 10, mechanism=None)
+        forecast(SCHEMA, None, 10)
     arrays = Linear(objective("logistic"), Arrays(np.ones((99, 2)), np.ones(99)))
     with pytest.raises(DomainError, match="task of a data set"):
         forecast(SCHEMA, 1.0, 10, public=arrays)

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from fleets import Spy, fleet, plan_for, stream
+from spellings import flat_plan
 from tape import Tape
 
 import fedldp
-from fedldp import LDPLinearRegression, LDPLogisticRegression, Plan, Schema
+from fedldp import LDPLinearRegression, LDPLogisticRegression, Schema
 from fedldp.errors import DomainError, WireError
 from fedldp.learn import (
     SGD,
@@ -21,13 +22,16 @@ from fedldp.learn import (
 )
 from fedldp.learn.tasks import Task
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 
 ESTIMATORS = ("ratio", "horvitz-thompson")
 PLAIN = Recipe(SGD(1.0, momentum=0.0, average=False))
 
 
 def plans_for(d, *epsilons, mechanism="hm-tp", **options):
-    return [Plan(Schema.vector(d, 1.0), each, mechanism=mechanism, **options) for each in epsilons]
+    return [
+        flat_plan(Schema.vector(d, 1.0), each, mechanism=mechanism, **options) for each in epsilons
+    ]
 
 
 def train(task, plans, levels, recipe=PLAIN, seed=1, group=100, participations=1, **options):
@@ -201,15 +205,17 @@ def test_levels_that_cannot_be(plans, levels, said):
 
 
 def test_settings_make_a_plan_for_each_level():
-    settings = Settings(9.0, "duchi", k=1, group=7)
+    settings = Settings(9.0, Sample(k=1, mechanism="duchi"), group=7)
     levels, places = settings.levels([2.0, 0.5, 2.0, 2.0])
-    assert levels == [Settings(each, "duchi", k=1, group=7) for each in (0.5, 2.0)]
+    assert levels == [
+        Settings(each, Sample(k=1, mechanism="duchi"), group=7) for each in (0.5, 2.0)
+    ]
     assert places.tolist() == [1, 0, 1, 1]
     for wrong in ([], 1.0, [[1.0]], ["a"], [1.0, np.nan], [0.0]):
         with pytest.raises(DomainError, match="epsilon"):
             settings.levels(wrong)
-    with pytest.raises(DomainError, match="Leave epsilons out"):
-        Settings(9.0, None).levels([1.0])
+    with pytest.raises(DomainError, match="leave them out"):
+        Settings(None).levels([1.0])
 
 
 def test_the_paper_with_vehicles_that_choose():
@@ -231,7 +237,7 @@ EPSILONS = np.where(np.arange(3000) % 3, 0.5, 4.0)
 
 
 def model(kind=LDPLogisticRegression, **options):
-    return kind(bounds=(0, 1), random_state=1, mechanism="hm-tp", **options)
+    return kind(bounds=(0, 1), random_state=1, strategy=Sample(mechanism="hm-tp"), **options)
 
 
 def test_estimators_take_epsilons():
@@ -247,7 +253,7 @@ def test_estimators_take_epsilons():
     np.testing.assert_allclose(same.coef_, alone.coef_, rtol=1e-9)
     assert same.privacy_ == alone.privacy_
     assert alone.levels_ == {4.0: alone.privacy_}
-    bare = model(LDPLogisticRegression).set_params(mechanism=None).fit(X, Y)
+    bare = model(LDPLogisticRegression).set_params(epsilon=None).fit(X, Y)
     assert (bare.privacy_, bare.levels_) == (None, {})
 
 
@@ -286,8 +292,8 @@ def test_epsilons_that_cannot_be():
     ):
         with pytest.raises(DomainError, match=said):
             model().fit(X, Y, epsilons=wrong)
-    with pytest.raises(DomainError, match="Leave epsilons out"):
-        model().set_params(mechanism=None).fit(X, Y, epsilons=EPSILONS)
+    with pytest.raises(DomainError, match="leave them out"):
+        model().set_params(epsilon=None).fit(X, Y, epsilons=EPSILONS)
 
 
 def test_what_levels_spend_together():

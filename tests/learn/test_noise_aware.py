@@ -7,6 +7,7 @@ import pytest
 from fleets import NAMES
 from hypothesis import given
 from hypothesis import strategies as st
+from spellings import flat_plan
 
 import fedldp
 from fedldp import Plan, Schema
@@ -108,7 +109,7 @@ def test_what_a_group_tells(options):
     vectors = fedldp.source(1).uniform((400, 6)) * 0.2 - 0.1
     vectors[:, 0] += 0.3
     schema = Schema.vector(6, **({"length": 0.8} if options else {"bound": 0.8}))
-    plan = Plan(schema, 2.0, **options)
+    plan = flat_plan(schema, 2.0, **options)
     seen = [
         optimizer.observed([plan.simulate(vectors, fedldp.source(seed))]) for seed in range(300)
     ]

@@ -27,6 +27,7 @@ from fedldp.learn.optimizer import (
     auto_rate,
 )
 from fedldp.learn.settings import Settings
+from fedldp.plan.strategies import Sample
 
 POWERS = {"constant": 0.0, "sqrt": 0.5, "inverse": 1.0}
 PRIOR = Prior.of_numbers(2, objective("logistic"))
@@ -316,7 +317,7 @@ def test_any_order_and_any_shards_give_the_same_model(name):
 def test_gradients_are_unbiased_at_any_bound():
     """The mean of 40,000 vehicles within 6 standard errors: by chance in 2 of 10^8 runs."""
     data = np.tile([0.25, -2.0, 9.0], (40_000, 1))
-    plan = Plan(Schema.vector(3, 2.5), 4.0, mechanism="hm-tp")
+    plan = Plan(Schema.vector(3, 2.5), 4.0, Sample(mechanism="hm-tp"))
     with pytest.warns(DataWarning, match="clipped"):
         tally = plan.simulate(data, fedldp.source(5))
     error = tally.estimate()["x"].stderr

@@ -39,6 +39,7 @@ from fedldp.learn import Features, Model, NoPrivacy, Settings, Training
 from fedldp.learn.optimizer import Adam
 from fedldp.learn.tasks import Task
 from fedldp.mechanisms import PAPER_MECHANISMS, discretize
+from fedldp.plan.strategies import Paper, Sample
 
 D, GROUP, N = 20, 300, 1500
 PROPOSED = tuple(page.MECHANISMS)
@@ -134,7 +135,9 @@ def test_the_comparison_sees_what_deviates(name, monkeypatch):
     assert np.abs(training.models[0] - theta).max() > 0.05
 
 
-@pytest.mark.parametrize("change", [{"k": 2}, {"bound": 2.0}, {"participations": 2}])
+@pytest.mark.parametrize(
+    "change", [{"strategy": Sample(2, "hm-tp", 2001)}, {"bound": 2.0}, {"participations": 2}]
+)
 def test_the_comparison_sees_other_vehicles(change, monkeypatch):
     settings = Settings.paper(4.0, learning_rate=0.5, group=GROUP)
     with pytest.raises((AssertionError, IndexError, ValueError)):
@@ -373,7 +376,7 @@ def test_collection_as_printed(mechanism, study, epsilon, monkeypatch):
 def test_the_plans_estimator_travels_with_its_file(tmp_path):
     plan, plain = (
         Plan.paper(COLUMNS, 3.0),
-        Plan(COLUMNS, 3.0, mechanism="hm-tp", k="paper", strategy="paper"),
+        Plan(COLUMNS, 3.0, Paper(k="paper", mechanism="hm-tp")),
     )
     assert '"estimator":"horvitz-thompson"' in plan.to_json()
     assert "estimator" not in plain.to_json()
@@ -412,7 +415,7 @@ def test_competitors_ask_as_in_the_papers_experiments():
     assert (duchi.d, duchi.epsilon, duchi.threshold) == (4, 4.0, 0)
     assert Settings.paper(6.0, "laplace", study=True).plan(6).parts[0].k == 6
     assert Settings.paper(6.0, "duchi").plan(6).parts[0].coders[0].threshold == 0
-    assert Settings.paper(6.0, None).plan(6) == NoPrivacy(Schema.vector(6, 1.0))
+    assert Settings.paper(None).plan(6) == NoPrivacy(Schema.vector(6, 1.0))
     for name in set(PAPER_MECHANISMS) - {"laplace", "duchi"}:
         assert [part.k for part in Plan.paper(COLUMNS, 9.0, mechanism=name).parts] == [2, 1]
         assert Settings.paper(9.0, name).plan(6).parts[0].k == 3

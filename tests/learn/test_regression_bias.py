@@ -18,6 +18,7 @@ from fedldp.learn.model import Model
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.settings import Settings
 from fedldp.learn.survey import Survey, target_map
+from fedldp.plan.strategies import Directions, Sample
 
 ROWS = 20_000
 
@@ -102,7 +103,7 @@ def test_some_targets_of_all_shapes_are_fitted_without_bias(shape):
 def test_a_short_clip_alone_is_biased():
     """Two modes show it: without the survey, and with the bound that version 0.2 had."""
     bias, excess = mean_bias_and_excess(
-        "two modes", 1, 4.0, bound=0.6, mean_length=0.3, survey=None
+        "two modes", 1, 4.0, bound=0.6, strategy=Directions(mean_length=0.3), survey=None
     )
     assert abs(bias) > 0.2
     assert excess > 0.05
@@ -120,10 +121,10 @@ def test_predictions_are_right_on_average(data, epsilon):
 
 def test_the_reference_without_privacy_shows_what_a_clip_costs():
     x, y = zeros()
-    model = fitted(x, y, mechanism=None)
+    model = fitted(x, y, epsilon=None)
     assert abs(bias(model, x, y)) < 0.02
     assert model.score(x, y) > 0
-    assert bias(fitted(x, y, mechanism=None, bound=0.3), x, y) > 0.2
+    assert bias(fitted(x, y, epsilon=None, bound=0.3), x, y) > 0.2
 
 
 def test_more_vehicles_are_clipped_less():
@@ -144,10 +145,10 @@ def test_more_vehicles_are_clipped_less():
 def test_what_is_named_decides():
     prior = Prior.of_numbers(5, objective("squared"))
     assert Settings(1.0, bound=0.5).clip_for(prior, 10**6).length == 0.5
-    assert Settings(1.0, "hm-tp").clip_for(prior, 10**6) is None
+    assert Settings(1.0, Sample(mechanism="hm-tp")).clip_for(prior, 10**6) is None
     assert Settings(1.0).clip_for(Prior.of_numbers(5, objective("logistic")), 10**6) is None
     task = Linear(objective("squared"), Arrays(np.ones((ROWS, 2)), np.zeros(ROWS)))
-    for settings in (Settings.paper(1.0), Settings.paper(1.0, None)):  # as printed
+    for settings in (Settings.paper(1.0), Settings.paper(None)):  # as printed
         training = settings.training(task, 1.0, fedldp.source(1))
         assert (training.target_survey, training.surveyed) == (None, 0)
         (vector,) = training.plans[0].schema.attributes
@@ -287,6 +288,6 @@ def test_good_fits_are_silent(data, epsilon):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fitted(x, y, epsilon)
-        fitted(x, y, epsilon, mechanism=None)
+        fitted(x, y, None)
         LDPLogisticRegression(epsilon=epsilon, bounds=(-1, 1), random_state=0).fit(x, y > 30)
         fitted(np.c_[x, np.ones(len(x))], y, epsilon)  # a constant is no wide bound

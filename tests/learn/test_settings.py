@@ -3,7 +3,6 @@
 import math
 from dataclasses import fields
 from fractions import Fraction
-from inspect import signature
 
 import numpy as np
 import pytest
@@ -16,11 +15,12 @@ from fedldp import Plan, Schema, mechanism
 from fedldp.errors import DomainError
 from fedldp.learn.optimizer import SGD, Adam, NoiseAware, Recipe, Steps, auto_group, auto_rate
 from fedldp.learn.privacy import NoPrivacy
-from fedldp.learn.settings import PLAN_OPTIONS, Settings
+from fedldp.learn.settings import Settings
+from fedldp.plan.strategies import Cube, Directions, Sample
 
 
 def training_of(n=500, d=3, **options):
-    settings = Settings(**({"epsilon": 4.0, "mechanism": "duchi"} | options))
+    settings = Settings(**({"epsilon": 4.0, "strategy": Sample(mechanism="duchi")} | options))
     return settings.training(fleet(n, d), 8.0, fedldp.source(1))
 
 
@@ -35,26 +35,16 @@ def test_defaults_are_those_of_a_recipe():
     assert other.recipe(33, 300, 8.0, linear=False) == Recipe(Adam(rate, schedule="sqrt"))
 
 
-def test_directions_unless_a_mechanism_is_named():
-    assert (Settings(4.0).strategy, Settings(4.0).mechanism) == ("directions", "directions")
-    assert Settings(4.0, None).strategy == "directions"  # clips lengths, too
-    named = [{"mechanism": "near-zero"}, {"k": 2}, {"outputs": 9}, {"study": True}]
-    assert {Settings(4.0, **options).strategy for options in named} == {"sample"}
-    assert Settings(4.0, k=2).mechanism == "near-zero"
-    with pytest.raises(DomainError, match="needs no mechanism"):
-        Settings(4.0, "pm", strategy="directions")
+def test_directions_unless_a_strategy_is_named():
+    assert Settings(4.0).strategy == Settings(4.0, "directions").strategy == Directions()
+    assert Settings(None).strategy == Directions()  # clips lengths, too
+    assert Settings(4.0, "sample").strategy == Sample()
+    near_zero = Plan(Schema.vector(5, 1.0), 4.0, Sample(mechanism="near-zero"))
+    assert Settings(4.0, "sample").plan(5) == near_zero
     (part,) = Settings(4.0).plan(5, length=0.6).parts
     assert (part.coders[0].kind, part.schema.attributes[0].inputs.length) == ("directions", 0.6)
     (part,) = Settings(4.0, bound=0.7).plan(5, length=0.6).parts
     assert part.schema.attributes[0].inputs.length == 0.7
-
-
-def test_defaults_are_those_of_a_plan():
-    parameters, own = signature(Plan).parameters, Settings(4.0)
-    shared = {each.name for each in fields(Settings)} & parameters.keys()
-    assert shared == {"epsilon", "mean_length", "fleet", *PLAN_OPTIONS}
-    for name in shared - {"epsilon", "mechanism", "strategy", "mean_length"}:
-        assert getattr(own, name) == parameters[name].default
 
 
 def test_every_choice_reaches_the_recipe():
@@ -93,35 +83,36 @@ def test_who_is_surveyed_by_default():
 
 
 def test_every_choice_reaches_the_plan():
-    settings = Settings(4.0, "hm", bound=0.3, k=2, outputs=9)
-    assert settings.plan(5) == Plan(Schema.vector(5, 0.3), 4.0, mechanism="hm", k=2, outputs=9)
-    cube = {"strategy": "cube", "threshold": 2}
-    assert Settings(4.0, **cube).plan(5) == Plan(Schema.vector(5, 1.0), 4.0, **cube)
-    assert Settings(4.0, "pm", study=True).plan(5).study
-    plain = {"mechanism": None, "bound": 0.3}
-    sample = Settings(4.0, **plain, strategy="sample")
+    settings = Settings(4.0, Sample(k=2, mechanism="hm", outputs=9), bound=0.3)
+    assert settings.plan(5) == Plan(
+        Schema.vector(5, 0.3), 4.0, Sample(k=2, mechanism="hm", outputs=9)
+    )
+    cube = Cube(threshold=2)
+    assert Settings(4.0, cube).plan(5) == Plan(Schema.vector(5, 1.0), 4.0, cube)
+    assert Settings(4.0, Sample(mechanism="pm", study=True)).plan(5).study
+    sample = Settings(None, "sample", bound=0.3)
     assert sample.plan(5) == NoPrivacy(Schema.vector(5, 0.3))
-    assert Settings(4.0, **plain).plan(5) == NoPrivacy(Schema.vector(5, length=0.3))
+    assert Settings(None, bound=0.3).plan(5) == NoPrivacy(Schema.vector(5, length=0.3))
 
 
 @pytest.mark.parametrize(("epsilon", "participations"), [(5.0, 3), (1.0, 7), (0.3, 9), (16.0, 1)])
 def test_each_participation_has_its_part_of_epsilon(epsilon, participations):
     """5/3 as a float is above five thirds: three of them would be too much."""
-    plan = Settings(epsilon, "duchi", participations=participations).plan(4)
+    plan = Settings(epsilon, Sample(mechanism="duchi"), participations=participations).plan(4)
     assert plan.total_epsilon * participations <= Fraction(str(epsilon))
     assert float(plan.total_epsilon) == pytest.approx(epsilon / participations, rel=1e-14)
 
 
 def test_five_thirds():
-    plan = Settings(5.0, "duchi", participations=3, k=1).plan(4)
+    plan = Settings(5.0, Sample(k=1, mechanism="duchi"), participations=3).plan(4)
     assert Fraction(str(5 / 3)) * 3 > 5
     assert plan.epsilon == math.nextafter(5 / 3, 0)
 
 
-@given(st.integers(1, 3000), st.integers(1, 3), st.sampled_from([None, "duchi"]))
-def test_rules_for_group_and_rate(n, participations, mechanism):
-    settings = Settings(4.0, mechanism, k=1, participations=participations)
-    group = auto_group(n, 1.0 if mechanism is None else 1 / 3)
+@given(st.integers(1, 3000), st.integers(1, 3), st.sampled_from([None, 4.0]))
+def test_rules_for_group_and_rate(n, participations, epsilon):
+    settings = Settings(epsilon, Sample(k=1, mechanism="duchi"), participations=participations)
+    group = auto_group(n, 1.0 if epsilon is None else 1 / 3)
     assert settings.group_size(3, n) == group
     spy = Spy(n, 3)
     training = settings.training(spy, 2.0, fedldp.source(1))
@@ -133,13 +124,15 @@ def test_rules_for_group_and_rate(n, participations, mechanism):
 
 
 def test_the_group_that_was_chosen():
-    assert Settings(4.0, "duchi", group=7).group_size(3, 10**6) == 7
+    assert Settings(4.0, Sample(mechanism="duchi"), group=7).group_size(3, 10**6) == 7
     assert training_of(n=50, group=7).rounds == 8
 
 
 @pytest.mark.parametrize("replicas", [1, 4])
 def test_a_training_has_what_it_was_given(replicas):
-    settings = Settings(4.0, "duchi", optimizer=SGD(0.5, momentum=0.0, average=False))
+    settings = Settings(
+        4.0, Sample(mechanism="duchi"), optimizer=SGD(0.5, momentum=0.0, average=False)
+    )
     spy, start = Spy(60, 2), np.array([0.5, -0.5])
     seen = []
 
@@ -167,7 +160,7 @@ def test_a_training_has_what_it_was_given(replicas):
 def test_the_price_of_participations(name, participations):
     """Of k = 1 in each: d V(eps / r) / r against d V(eps), both at zero."""
     epsilon, d = 2.0, 6
-    settings = Settings(epsilon, name, k=1, participations=participations)
+    settings = Settings(epsilon, Sample(k=1, mechanism=name), participations=participations)
     one, part = (mechanism(name, each).channel() for each in (epsilon, epsilon / participations))
     wanted = float(part.variance(0.0) / one.variance(0.0)) / participations
     assert settings.price(d) == pytest.approx(wanted, rel=1e-6)
@@ -175,12 +168,14 @@ def test_the_price_of_participations(name, participations):
 
 
 def test_the_price_with_other_k_and_for_study():
-    price = Settings(8.0, "duchi", participations=4, k=2).price(10)
+    price = Settings(8.0, Sample(k=2, mechanism="duchi"), participations=4).price(10)
     wanted = mechanism("duchi", 1.0).variance(0.0) / mechanism("duchi", 4.0).variance(0.0) / 4
     assert price == pytest.approx(float(wanted), rel=1e-6)
-    laplace = Settings(8.0, "laplace", participations=4, k=1, study=True).price(10)
+    laplace = Settings(8.0, Sample(k=1, mechanism="laplace", study=True), participations=4).price(
+        10
+    )
     assert laplace == pytest.approx(16 / 4)  # 2 / epsilon^2
-    assert Settings(8.0, None, participations=4).price(10) == 1.0
+    assert Settings(None, participations=4).price(10) == 1.0
 
 
 # What is refused
@@ -199,11 +194,8 @@ def test_the_price_with_other_k_and_for_study():
         ({"group": "all"}, 'group must be "auto"'),
         ({"participations": 0}, "participations must be a whole number of at least 1; got 0"),
         ({"participations": 1.0}, "participations must be a whole number"),
-        ({"k": 4}, 'k must be "best", "paper" or from 1 to 3; got 4'),
-        ({"k": "worst"}, 'k must be "best"'),
-        ({"mechanism": "gauss"}, "there is no mechanism 'gauss'; choose from"),
-        ({"strategy": "all"}, "strategy must be one of"),
-        ({"strategy": "cube", "outputs": 5}, "leave study and outputs out"),
+        ({"strategy": Sample(k=4)}, 'k must be "best", "paper" or from 1 to 3; got 4'),
+        ({"strategy": "all"}, r"strategy must be one of .*, or one with options: Sample\(...\)"),
         ({"optimizer": "lbfgs"}, r"optimizer must be one of .*, or one with options: Adam\(...\)"),
         ({"optimizer": SGD}, "optimizer must be one of"),
         ({"bound": 0}, 'bound must be "auto" or a positive number; got 0'),
@@ -218,20 +210,20 @@ def test_settings_that_cannot_be(options, said):
 
 
 def test_options_of_directions_reach_the_plan():
-    short, long = Settings(4.0, fleet=20_000).plan(36), Settings(4.0).plan(36)
+    short, long = Settings(4.0, Directions(fleet=20_000)).plan(36), Settings(4.0).plan(36)
     assert short.bits < long.bits
     assert short == Plan(
-        Schema.vector(36, length=1.0), 4.0, strategy="directions", mean_length=0.3, fleet=20_000
+        Schema.vector(36, length=1.0), 4.0, Directions(mean_length=0.3, fleet=20_000)
     )
-    full = Settings(4.0, mean_length=1.0).plan(36)
+    full = Settings(4.0, Directions(mean_length=1.0)).plan(36)
     assert full.parts[0].coders[0].null_input == 0 < long.parts[0].coders[0].null_input
-    with pytest.raises(DomainError, match="fleet is for directions alone; got strategy 'sample'"):
-        Settings(4.0, mechanism="hm-tp", fleet=20_000)
     with pytest.raises(DomainError, match="fleet must be"):
-        Settings(4.0, fleet=0)
+        Settings(4.0, Directions(fleet=0))
 
 
 def test_a_distance_that_is_none():
     for wrong in (0.0, -1.0, math.nan):
         with pytest.raises(DomainError, match=r"learning_rate must be .* a positive number"):
-            Settings(4.0, "duchi").training(fleet(500, 3), wrong, fedldp.source(1))
+            Settings(4.0, Sample(mechanism="duchi")).training(
+                fleet(500, 3), wrong, fedldp.source(1)
+            )

@@ -239,7 +239,7 @@ def trained(settings, dtype=torch.float32, replicas=1, n=20_000):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_network_learns_without_privacy(dtype):
-    settings = Settings(epsilon=1.0, mechanism=None, group=200, optimizer=Adam(0.2))
+    settings = Settings(epsilon=None, group=200, optimizer=Adam(0.2))
     test, models = trained(settings, dtype)
     assert test.error(models)[0] < 0.05
 

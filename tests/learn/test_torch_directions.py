@@ -239,7 +239,7 @@ def test_a_training_is_the_same_wherever_directions_are_ranked(replicas, several
 
 def test_without_privacy_gradients_are_averaged_on_the_device(ranked_by_torch):
     task = task_of(700)
-    settings = Settings(epsilon=4.0, mechanism=None, optimizer=Adam(0.1), group=130)
+    settings = Settings(epsilon=None, optimizer=Adam(0.1), group=130)
     (part,) = settings.plan(task.dimensions).parts
     batch = task.gradients(np.stack([task.start, task.start + 0.1]), slice(None))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plans import MIXED
 from plans import STRATEGIES as KINDS
 from scipy import stats
+from spellings import flat_plan
 
 import fedldp
 from fedldp import Plan, Schema
@@ -23,6 +24,7 @@ from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.tasks import Linear
 from fedldp.learn.training import Procedure, Training
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 
 PLAIN = Recipe(SGD(0.3, momentum=0.0, average=False))
 
@@ -210,9 +212,11 @@ def test_replicas_are_single_runs_in_distribution():
 
 
 KINDS_OF_PLANS = {
-    **{name: Plan(MIXED, 6.0, mechanism="hm-tp", **options) for name, options in KINDS.items()},
     **{
-        f"{name} for study": Plan(MIXED, 6.0, mechanism="laplace", study=True, **options)
+        name: flat_plan(MIXED, 6.0, mechanism="hm-tp", **options) for name, options in KINDS.items()
+    },
+    **{
+        f"{name} for study": flat_plan(MIXED, 6.0, mechanism="laplace", study=True, **options)
         for name, options in KINDS.items()
         if name != "cube"
     },
@@ -292,7 +296,7 @@ def test_without_a_plan_it_is_clipped_gradient_descent(replicas):
 def test_noise_has_no_bias(mechanism, study, estimator):
     """One step of 150 replicas is the mean clipped gradient: 6 errors, by chance 5 in 10^8."""
     task = fleet(300, 3, "squared")
-    plan = Plan(Schema.vector(3, 0.5), 4.0, mechanism=mechanism, study=study)
+    plan = Plan(Schema.vector(3, 0.5), 4.0, Sample(mechanism=mechanism, study=study))
     recipe = Recipe(SGD(1.0, momentum=0.0, average=False, estimator=estimator))
     training = train(task, plan, recipe, group=300, replicas=150)
     (progress,) = training

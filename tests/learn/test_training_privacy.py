@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plans import THREE, TWO, canonical, coordinates, cube, document, inputs, law, number, sample
 from scipy import stats
+from spellings import nested
 
 import fedldp
 from fedldp import Plan, Schema, vehicle
@@ -22,6 +23,7 @@ from fedldp.learn.objectives import objective
 from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
+from fedldp.plan.strategies import Sample
 
 
 def rounded(table, x):
@@ -102,7 +104,7 @@ def test_the_ratio_is_attained_and_never_exceeded(key):
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_the_default_mechanism_too(epsilon):
     """With all its letters: of two coordinates, one is answered."""
-    plan = Settings(epsilon, k=1).plan(2)
+    plan = Settings(epsilon, Sample(k=1)).plan(2)
     text = json.loads(plan.to_json())
     assert text["parts"][0]["k"] == 1
     (table,) = text["tables"]
@@ -202,7 +204,9 @@ def test_a_training_costs_and_takes(key, participations, reports):
 
 
 def test_for_study_nothing_is_sent_and_nothing_proved():
-    privacy = Privacy.of(Plan(Schema.vector(3, 1.0), 1.0, mechanism="laplace", study=True), 5, 2)
+    privacy = Privacy.of(
+        Plan(Schema.vector(3, 1.0), 1.0, Sample(mechanism="laplace", study=True)), 5, 2
+    )
     assert (privacy.epsilon, privacy.ratio, privacy.bits, privacy.bytes) == (2, None, 0, 0)
 
 
@@ -217,7 +221,7 @@ AWKWARD = (5.0, 5 / 3, 0.1, 0.3, 1 / 3, 0.7, 1.1, 2.0, math.e, math.pi, 4.35, 9.
 def test_all_participations_together_stay_within_epsilon(epsilon, participations, name):
     """Exactly, and with next to nothing left over."""
     options = {"mechanism": "duchi", "participations": participations} | STRATEGIES[name]
-    plan = Settings(epsilon, **options).plan(2)
+    plan = Settings(epsilon, **nested(options)).plan(2)
     whole = Fraction(str(epsilon))
     spent = Privacy.of(plan, 1, participations)
     assert whole * (1 - Fraction(1, 10**13)) < spent.epsilon <= whole

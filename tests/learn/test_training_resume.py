@@ -17,6 +17,7 @@ from fedldp.errors import WireError
 from fedldp.learn.optimizer import SGD, Adam, Recipe, State
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.training import Procedure, Training
+from fedldp.plan.strategies import Sample
 
 TASK, PLAN = fleet(230, 3), plan_for(3)
 CASES = {
@@ -31,7 +32,7 @@ CASES = {
     },
     "cube": {"plan": plan_for(3, "cube")},
     "no privacy": {"plan": NoPrivacy(Schema.vector(3, 0.5))},
-    "study": {"plan": Plan(Schema.vector(3, 1.0), 2.0, mechanism="pm", study=True)},
+    "study": {"plan": Plan(Schema.vector(3, 1.0), 2.0, Sample(mechanism="pm", study=True))},
     "started": {"start": np.array([0.1, 0.2, 0.3])},
 }
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from laws import CLOSED, SOLVED
 from plans import CATEGORIES, MIXED, NUMBERS, STRATEGIES, plan_of
+from spellings import flat_plan
 
 import fedldp
 from fedldp import Plan, Schema, vehicle
@@ -19,7 +20,7 @@ from fedldp.coders.cube import CubeCoder
 from fedldp.errors import DomainError
 from fedldp.mechanisms import HMTP
 from fedldp.mechanisms.optimal.dominant import BelowPaper
-from fedldp.plan.strategies import Offered, best_k
+from fedldp.plan.strategies import Cube, Directions, Offered, Paper, Sample, Split, best_k
 
 AWKWARD = (0.1, 0.3, 0.6 / 7, 0.7, 1 / 3, 1.1, 2.0, math.e, math.pi, 4.35, 9.95, 16.0)
 
@@ -30,7 +31,7 @@ AWKWARD = (0.1, 0.3, 0.6 / 7, 0.7, 1 / 3, 1.1, 2.0, math.e, math.pi, 4.35, 9.95,
 @given(st.one_of(st.sampled_from(AWKWARD), st.floats(0.1, 16.0)), st.integers(1, 40), st.data())
 def test_the_budget_is_used_up_and_never_exceeded(epsilon, d, data):
     k = data.draw(st.integers(1, d))
-    plan = Plan(Schema.vector(d, 1.0), epsilon, mechanism="duchi", k=k)
+    plan = Plan(Schema.vector(d, 1.0), epsilon, Sample(k=k, mechanism="duchi"))
     whole = Fraction(str(epsilon))
     assert whole * (1 - Fraction(1, 10**14)) < plan.total_epsilon <= whole
     (table,) = set(plan.parts[0].coders)
@@ -55,19 +56,19 @@ def test_a_vehicle_accepts_the_plan_at_exactly_its_claim():
 
 def test_budgets_below_the_least_are_refused():
     vector = Schema.vector(94, 1.0)
-    assert Plan(vector, 0.001, mechanism="duchi", k=1).total_epsilon == Fraction("0.001")
+    assert Plan(vector, 0.001, Sample(k=1, mechanism="duchi")).total_epsilon == Fraction("0.001")
     for options in ({"k": 2}, {"strategy": "split"}):
         with pytest.raises(
             DomainError, match=r"would have a budget of .*, and the least is 0\.001"
         ):
-            Plan(vector, 0.0019, mechanism="duchi", **options)
-    Plan(MIXED, 0.003, mechanism="duchi", strategy="paper")  # a third of it for the categories
+            flat_plan(vector, 0.0019, mechanism="duchi", **options)
+    Plan(MIXED, 0.003, Paper(mechanism="duchi"))  # a third of it for the categories
     for strategy in ("paper", "cube"):
         with pytest.raises(DomainError, match=r"and the least is 0\.001"):
-            Plan(MIXED, 0.0029, mechanism="duchi", strategy=strategy)
+            flat_plan(MIXED, 0.0029, mechanism="duchi", strategy=strategy)
     for wrong in (0.0009, 16.1, 0, -1, math.nan, math.inf, "1", None, True):
         with pytest.raises(DomainError, match="epsilon"):
-            Plan(vector, wrong, mechanism="duchi")
+            Plan(vector, wrong, Sample(mechanism="duchi"))
 
 
 # The best k
@@ -134,7 +135,7 @@ def test_at_epsilon_4_one_is_best_and_horvitz_thompson_would_take_two(d):
     worst = [np.max(d / k * (HMTP(4.0 / k).variance(x) + x**2) - x**2) for k in ks]
     assert int(np.argmin(worst)) + 1 == 2
     assert check_best(4.0, d, ()) == 1
-    assert Plan(Schema.vector(d, 1.0), 4.0, mechanism="hm-tp").parts[0].k == 1
+    assert Plan(Schema.vector(d, 1.0), 4.0, Sample(mechanism="hm-tp")).parts[0].k == 1
 
 
 def test_solved_mechanisms_choose_k_by_the_formula_of_hm_tp():
@@ -172,7 +173,9 @@ def test_a_cold_plan_solves_at_most_once(strategy, monkeypatch, tmp_path):
     ],
 )
 def test_the_papers_k(epsilon, d, k):
-    assert Plan(Schema.vector(d, 1.0), epsilon, mechanism="duchi", k="paper").parts[0].k == k
+    assert (
+        Plan(Schema.vector(d, 1.0), epsilon, Sample(k="paper", mechanism="duchi")).parts[0].k == k
+    )
 
 
 # Strategies
@@ -183,7 +186,7 @@ def test_the_papers_k(epsilon, d, k):
 def test_paper_and_cube_divide_the_budget_by_coordinates(strategy, epsilon):
     labels = {f"c{i}": [str(j) for j in range(i + 2)] for i in range(3)}
     schema = Schema.of(**labels, x={"low": 0, "high": 1, "size": 4}, y=(0, 1))
-    plan = Plan(schema, epsilon, mechanism="duchi", strategy=strategy)
+    plan = flat_plan(schema, epsilon, mechanism="duchi", strategy=strategy)
     numbers, categories = plan.parts
     whole = Fraction(str(epsilon))
     for part, share in ((numbers, Fraction(5, 8)), (categories, Fraction(3, 8))):
@@ -193,17 +196,17 @@ def test_paper_and_cube_divide_the_budget_by_coordinates(strategy, epsilon):
     assert all(isinstance(coder, UnaryEncoding) for coder in categories.coders)
     if strategy == "cube":
         assert numbers.coders == (CubeCoder.of(numbers.coders[0].epsilon, 5),)
-        wide = Plan(schema, epsilon, strategy="cube", threshold=0)
+        wide = Plan(schema, epsilon, Cube(threshold=0))
         assert wide.parts[0].coders[0].threshold == 0
     else:
         assert numbers.k == best_k(schema.attributes[3:], whole * Fraction(5, 8), Offered("duchi"))
-        assert Plan(schema, epsilon, mechanism="duchi", k="paper", strategy="paper").parts[
-            0
-        ].k == max(1, math.floor(whole * Fraction(5, 8) / Fraction(5, 2)))
+        assert Plan(schema, epsilon, Paper(k="paper", mechanism="duchi")).parts[0].k == max(
+            1, math.floor(whole * Fraction(5, 8) / Fraction(5, 2))
+        )
 
 
 def test_split_answers_everything():
-    plan = Plan(MIXED, 3.0, mechanism="duchi", strategy="split")
+    plan = Plan(MIXED, 3.0, Split(mechanism="duchi"))
     (part,) = plan.parts
     assert (part.k, part.d, part.share) == (6, 6, 1.0)
     assert {coder.epsilon for coder in part.coders} == {0.5}
@@ -225,7 +228,7 @@ def test_schemas_of_one_kind(name):
 # What is refused
 
 
-@pytest.mark.parametrize("strategy", ["sample", "split", "paper", "cube"])
+@pytest.mark.parametrize("kind", [Sample, Paper])
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -241,35 +244,43 @@ def test_schemas_of_one_kind(name):
     ],
     ids=["gauss", "None", "worst", "k None", "k 1.5", "nan", "negative", "above 1", "large"],
 )
-def test_refuses_unknown_options_whether_needed_or_not(strategy, options, said):
-    for schema in (MIXED, NUMBERS, CATEGORIES):
-        with pytest.raises(DomainError, match=said):
-            Plan(schema, 4.0, **{"mechanism": "duchi", "strategy": strategy, **options})
+def test_strategies_refuse_unknown_options(kind, options, said):
+    with pytest.raises(DomainError, match=said):
+        kind(**options)
+
+
+def test_what_makes_no_sense_cannot_be_written():
+    for kind, name in ((Split, "k"), (Cube, "study"), (Directions, "mechanism"), (Sample, "fleet")):
+        with pytest.raises(TypeError, match=name):
+            kind(**{name: 1})
 
 
 def test_other_refusals():
-    with pytest.raises(DomainError, match=r"strategy must be one of \('sample', .*; got 'all'"):
-        Plan(NUMBERS, 1.0, mechanism="duchi", strategy="all")
-    for k in (0, -1, 5, 10**30):
+    with pytest.raises(DomainError, match=r"strategy must be one of .*; got 'all'"):
+        Plan(NUMBERS, 1.0, "all")
+    for k in (0, -1):
+        with pytest.raises(DomainError, match=f"k must be .* of at least 1; got {k}"):
+            Sample(k=k)
+    for k in (5, 10**30):
         with pytest.raises(DomainError, match=f"k must be .*from 1 to 4; got {k}"):
-            Plan(NUMBERS, 4.0, mechanism="duchi", k=k)
+            Plan(NUMBERS, 4.0, Sample(k=k, mechanism="duchi"))
     with pytest.raises(DomainError, match=r"must be a Schema, such as Schema\.of returns; got"):
         Plan({"age": (0, 100)}, 1.0)
     with pytest.raises(DomainError, match="threshold"):
-        Plan(NUMBERS, 1.0, strategy="cube", threshold="high")
+        Plan(NUMBERS, 1.0, Cube(threshold="high"))
     with pytest.raises(DomainError, match="laplace has no channel"):
-        Plan(NUMBERS, 1.0, mechanism="laplace")
+        Plan(NUMBERS, 1.0, Sample(mechanism="laplace"))
     with pytest.raises(DomainError, match="d must be from 1 to 10000"):
         Plan(Schema.vector(10_001, 1.0), 1.0, strategy="cube")
     with pytest.raises(AttributeError):
-        Plan(NUMBERS, 1.0, mechanism="duchi").epsilon = 2.0
+        Plan(NUMBERS, 1.0, Sample(mechanism="duchi")).epsilon = 2.0
 
 
 # Plans for study
 
 
 def test_a_plan_for_study_is_neither_written_nor_sent(tmp_path):
-    plan = Plan(MIXED, 4.0, mechanism="laplace", strategy="split", study=True)
+    plan = Plan(MIXED, 4.0, Split(mechanism="laplace", study=True))
     row = {"age": 20, "city": "Rome", "way": [1, 2, 3], "colour": "colour 7"}
     tally = plan.simulate([row] * 20, fedldp.source(1))
     assert plan.study
@@ -288,15 +299,19 @@ def test_a_plan_for_study_is_neither_written_nor_sent(tmp_path):
             each()
     assert not list(tmp_path.iterdir())
     with pytest.raises(DomainError, match="leave study and outputs out"):
-        Plan(MIXED, 4.0, strategy="cube", study=True)
+        flat_plan(MIXED, 4.0, strategy="cube", study=True)
 
 
 def test_plans_for_study_are_values_too():
-    plan, other = (Plan(MIXED, e, mechanism="pm", study=True) for e in (4.0, 4.5))
-    assert pickle.loads(pickle.dumps(plan)) == plan == Plan(MIXED, 4.0, mechanism="pm", study=True)
+    plan, other = (Plan(MIXED, e, Sample(mechanism="pm", study=True)) for e in (4.0, 4.5))
+    assert (
+        pickle.loads(pickle.dumps(plan))
+        == plan
+        == Plan(MIXED, 4.0, Sample(mechanism="pm", study=True))
+    )
     assert plan != other
-    assert plan != Plan(MIXED, 4.0, mechanism="pm", study=False)
-    assert len({plan, other, Plan(MIXED, 4.0, mechanism="pm", study=True)}) == 2
+    assert plan != Plan(MIXED, 4.0, Sample(mechanism="pm", study=False))
+    assert len({plan, other, Plan(MIXED, 4.0, Sample(mechanism="pm", study=True))}) == 2
 
 
 @pytest.mark.parametrize("strategy", ["sample", "split", "paper"])
@@ -304,7 +319,7 @@ def test_plans_for_study_are_values_too():
 def test_estimates_of_a_study_are_unbiased(name, strategy):
     """Within 5 standard errors, all 1269 of them: by chance in 8 of 10^4 runs."""
     row = {"age": 80, "city": "Rome", "way": [-1, 0.5, 2.9], "colour": "colour 3"}
-    plan, n = Plan(MIXED, 6.0, mechanism=name, k=2, strategy=strategy, study=True), 40_000
+    plan, n = flat_plan(MIXED, 6.0, mechanism=name, k=2, strategy=strategy, study=True), 40_000
     found = plan.simulate([row] * n, fedldp.source(5)).estimate()
     means = np.array([found["age"].mean / 50 - 1, *(found["way"].mean - 1) / 2])
     part, x = plan.parts[0], np.array([0.6, -1.0, -0.25, 0.95])

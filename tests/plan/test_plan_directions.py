@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from spellings import flat_plan
 
 import fedldp
 from fedldp import Plan, Schema, audit, vehicle
@@ -19,7 +20,7 @@ VECTOR = Schema.vector(4, length=2.0)
 
 
 def plan_of(schema=VECTOR, epsilon=2.0, **options):
-    return Plan(schema, epsilon, strategy="directions", **options)
+    return flat_plan(schema, epsilon, strategy="directions", **options)
 
 
 # The schema
@@ -131,17 +132,17 @@ def test_a_record_has_at_most_32_bits(epsilon, d):
             {"strategy": "directions"},
             "one vector",
         ),
-        (VECTOR, {}, "which is for strategy='directions'"),
+        (VECTOR, {"strategy": "sample"}, "which is for strategy='directions'"),
         (VECTOR, {"strategy": "cube"}, "which is for strategy='directions'"),
-        (Schema.vector(3, 1.0), {"mean_length": 0.5}, "for directions alone"),
-        (Schema.vector(3, 1.0), {"fleet": 5}, "for directions alone"),
+        (Schema.vector(3, 1.0), {"strategy": "cube", "mean_length": 0.5}, "for directions alone"),
+        (Schema.vector(3, 1.0), {"k": 1, "fleet": 5}, "for directions alone"),
         (VECTOR, {"strategy": "directions", "outputs": 3}, "leave study and outputs out"),
         (VECTOR, {"strategy": "directions", "threshold": 1}, "for the cube alone"),
     ],
 )
 def test_plans_that_make_no_sense_are_refused(schema, options, message):
     with pytest.raises(DomainError, match=message):
-        Plan(schema, 1.0, **options)
+        flat_plan(schema, 1.0, **options)
 
 
 def test_a_coder_is_for_vectors_with_a_length_alone():

@@ -12,6 +12,7 @@ from fedldp import Plan, Schema
 from fedldp.errors import DataWarning, DomainError
 from fedldp.mechanisms import HMTP
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 
 ESTIMATORS = ("ratio", "horvitz-thompson")
 TARGETS = ("population", "fleet")
@@ -96,7 +97,7 @@ def test_the_four_errors_are_distinguished():
 
 def test_by_hand_for_one_number():
     """With k = d = 1 both estimators are the mean; the data add their variance, or not."""
-    plan = Plan(Schema.of(x=(-1, 1)), 1.0, mechanism="duchi")
+    plan = Plan(Schema.of(x=(-1, 1)), 1.0, Sample(mechanism="duchi"))
     C = (math.e + 1) / (math.e - 1)
     for estimator in ESTIMATORS:
         uniform = plan.expected_error(100, estimator=estimator)
@@ -110,7 +111,7 @@ def test_by_hand_for_one_number():
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("of", TARGETS)
 def test_by_hand_for_one_of_four(estimator, of):
-    plan = Plan(Schema.vector(4, 2.0), 2.0, mechanism="duchi", k=1)
+    plan = Plan(Schema.vector(4, 2.0), 2.0, Sample(k=1, mechanism="duchi"))
     C2 = (math.exp(2) + 1) ** 2 / (math.exp(2) - 1) ** 2
     x = np.array([[0.5, -1.0, 0.0, 0.25], [0.5, 1.0, 0.0, 0.75]])  # of 2
     mean, square = x.mean(axis=0), (x**2).mean(axis=0)

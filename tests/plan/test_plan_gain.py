@@ -5,6 +5,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 import fedldp
+from fedldp.plan.strategies import Sample
 
 EPSILONS, MEANS, ATTRIBUTES, SPREAD = (0.5, 1.0, 2.0, 4.0), (0.0, 1 / 3, 2 / 3, 1.0), 16, 0.25
 
@@ -20,7 +21,7 @@ def gaussian(mu):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_defaults_are_nowhere_worse_than_the_paper(epsilon):
     schema = fedldp.Schema.vector(ATTRIBUTES, bound=1.0)
-    paper = fedldp.Plan(schema, epsilon, mechanism="hm-tp", k="paper")
+    paper = fedldp.Plan(schema, epsilon, Sample(k="paper", mechanism="hm-tp"))
     default = fedldp.Plan(schema, epsilon)
     gains = {
         mu: paper.expected_error(1, gaussian(mu), estimator="horvitz-thompson")

@@ -27,6 +27,7 @@ from plans import (
 import fedldp
 from fedldp import Plan, Schema, vehicle
 from fedldp.errors import DataWarning, PrivacyError, WireError
+from fedldp.plan.strategies import Sample
 from fedldp.results.estimate import ESTIMATORS
 
 
@@ -98,7 +99,7 @@ def test_each_distinct_table_occurs_once(name):
 def test_attributes_that_can_share_a_table_do():
     labels = {f"c{i}": ["a", "b", "c"] for i in range(5)}
     schema = Schema.of(**labels, d=["a", "b"], **{f"x{i}": (0, i + 1) for i in range(5)})
-    document = json.loads(Plan(schema, 2.0, mechanism="duchi", k=1).to_json())
+    document = json.loads(Plan(schema, 2.0, Sample(k=1, mechanism="duchi")).to_json())
     assert len(document["tables"]) == 3
     assert document["parts"][0]["tables"] == [0] * 5 + [1] + [2] * 5
 
@@ -263,7 +264,9 @@ def test_warnings_are_not_part_of_a_refusal():
 
 
 def test_only_a_plan_with_an_estimator_of_its_own_has_the_second_format():
-    usual, other = (Plan(NUMBERS, 2.0, mechanism="hm-tp", estimator=name) for name in ESTIMATORS)
+    usual, other = (
+        Plan(NUMBERS, 2.0, Sample(mechanism="hm-tp"), estimator=name) for name in ESTIMATORS
+    )
     assert json.loads(usual.to_json())["format"] == vehicle.PLAN_FORMAT
     document = json.loads(other.to_json())
     assert document["format"] == vehicle.PLAN_FORMAT_2

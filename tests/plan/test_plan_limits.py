@@ -3,15 +3,17 @@
 import json
 
 import pytest
+from spellings import flat_plan
 
 import fedldp
 from fedldp import vehicle
 from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.plan.strategies import Sample
 from fedldp.vehicle import MOST_COUNTERS
 
 
 def document(schema, epsilon, **options):
-    return json.loads(fedldp.Plan(schema, epsilon, **options).to_json())
+    return json.loads(flat_plan(schema, epsilon, **options).to_json())
 
 
 def refused(changed, kind, match):
@@ -54,7 +56,9 @@ def test_more_counters_than_a_server_can_keep():
     with pytest.raises(WireError, match=f"at most .* and {MOST_COUNTERS} are allowed"):
         fedldp.Plan.from_json(vehicle.canonical(plan))
     with pytest.raises(DomainError, match="Ask for less"):
-        fedldp.Plan(fedldp.Schema.vector(1 << 24, 1.0), 1.0, mechanism="pm", k=1, outputs=255)
+        fedldp.Plan(
+            fedldp.Schema.vector(1 << 24, 1.0), 1.0, Sample(k=1, mechanism="pm", outputs=255)
+        )
 
 
 def test_a_table_of_its_own_for_each_attribute():

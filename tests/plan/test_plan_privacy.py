@@ -13,6 +13,7 @@ from chances import Chance, Every, EveryRandom
 from hypothesis import given
 from hypothesis import strategies as st
 from plans import HAND_MADE, MIXED, STRATEGIES, canonical, coordinates, inputs, law, plan_of
+from spellings import flat_plan
 
 import fedldp
 from fedldp import Plan, Schema, Source, vehicle
@@ -56,7 +57,7 @@ def largest_ratio(document):
 @pytest.mark.parametrize("name", CASES)
 def test_a_whole_report_costs_exactly_its_epsilon(name, epsilon):
     schema, options = CASES[name]
-    plan = Plan(schema, epsilon, mechanism="three-outputs", **options)
+    plan = flat_plan(schema, epsilon, mechanism="three-outputs", **options)
     document = json.loads(plan.to_json())
     limit = vehicle.exp_below(Fraction(document["epsilon"]))
     ratio = largest_ratio(document)

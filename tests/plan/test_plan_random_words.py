@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from plans import MIXED, STRATEGIES, plan_of
 from scipy import stats
+from spellings import flat_plan
 
 import fedldp
 from fedldp import Plan, Schema, vehicle
@@ -84,7 +85,7 @@ def test_every_strategy_draws_the_same_number_of_words_for_every_row(report, nam
 )
 def test_every_coder_draws_the_same_number_of_words_for_every_output(report, schema, options):
     """Where nothing is chosen the number is the same for all rows and for all that is sent."""
-    plan = Plan(schema, epsilon=2.0, **options)
+    plan = flat_plan(schema, epsilon=2.0, **options)
     rows = [{}, {"x": 0.9, "c": "b", "e": "7", "v": [1.0] * 30}, {"x": "?", "c": 9, "v": [-1] * 30}]
     found = [report(plan, row, seed) for row in rows for seed in SEEDS]
     assert len({words for _, words in found}) == 1

@@ -17,6 +17,7 @@ from fedldp import Plan, Schema, vehicle
 from fedldp.errors import DomainError, WireError
 from fedldp.plan import report
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 
 # Rows here lack what a test does not need, or hold anything on purpose: what is said about that is
 # tested in test_quality.py.
@@ -27,8 +28,8 @@ OUE = Schema.of(street=[f"street {i}" for i in range(100)])
 ROW = {"age": 31, "city": "Rome", "way": [0.2, 2.5, -0.7], "colour": "colour 7"}
 
 PLANS = {
-    "9 bits": Plan(VECTOR, 1.0, mechanism="three-outputs", k=1),
-    "36 bits": Plan(VECTOR, 8.0, mechanism="three-outputs", k=4),
+    "9 bits": Plan(VECTOR, 1.0, Sample(k=1, mechanism="three-outputs")),
+    "36 bits": Plan(VECTOR, 8.0, Sample(k=4, mechanism="three-outputs")),
     "wide": Plan(OUE, 1.0),
     **{name: plan_of(MIXED, name=name) for name in STRATEGIES},
     **{name: Plan.from_json(canonical(document)) for name, document in HAND_MADE.items()},
@@ -311,7 +312,7 @@ def test_says_what_is_wrong_with_a_record(name, bits, said):
 def test_another_plan_or_version_or_no_bytes():
     data = some_report(PLANS["9 bits"], 3)
     with pytest.raises(WireError, match="answers another plan"):
-        Plan(VECTOR, 1.5, mechanism="three-outputs", k=1).parse(data)
+        Plan(VECTOR, 1.5, Sample(k=1, mechanism="three-outputs")).parse(data)
     with pytest.raises(WireError, match="the format of a report must be 1; got 2"):
         PLANS["9 bits"].parse(sealed(b"\2" + data[1:], data[16:]))
     with pytest.raises(WireError, match="the checksum differs"):

@@ -6,12 +6,13 @@ import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import WireError
 from fedldp.plan import report
+from fedldp.plan.strategies import Sample
 
 # Rows here lack what a test does not need, or hold anything on purpose: what is said about that is
 # tested in test_quality.py.
 pytestmark = pytest.mark.filterwarnings("ignore::fedldp.errors.DataWarning")
 
-PLAN = Plan(Schema.vector(94, bound=1.0), 1.0, mechanism="three-outputs", k=1)  # 9 bits
+PLAN = Plan(Schema.vector(94, bound=1.0), 1.0, Sample(k=1, mechanism="three-outputs"))  # 9 bits
 
 
 def some_report(n):

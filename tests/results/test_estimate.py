@@ -17,6 +17,7 @@ from fedldp.coders.laws import Law
 from fedldp.errors import DomainError
 from fedldp.mechanisms import HMTP, Dominant, Duchi
 from fedldp.plan.parts import Part
+from fedldp.plan.strategies import Paper, Sample, Split
 from fedldp.results.estimate import ESTIMATORS, TARGETS, Frequencies, Mean
 
 SCHEMA = Schema.of(
@@ -26,10 +27,10 @@ SCHEMA = Schema.of(
     colour=[f"colour {i}" for i in range(40)],
 )
 PLANS = {
-    "sample": Plan(SCHEMA, 4.0, mechanism="hm-tp", k=2),
-    "three": Plan(SCHEMA, 2.0, mechanism="three-outputs", k=1),
-    "split": Plan(SCHEMA, 6.0, mechanism="duchi", strategy="split"),
-    "paper": Plan(SCHEMA, 6.0, mechanism="pm", strategy="paper"),
+    "sample": Plan(SCHEMA, 4.0, Sample(k=2, mechanism="hm-tp")),
+    "three": Plan(SCHEMA, 2.0, Sample(k=1, mechanism="three-outputs")),
+    "split": Plan(SCHEMA, 6.0, Split(mechanism="duchi")),
+    "paper": Plan(SCHEMA, 6.0, Paper(mechanism="pm")),
     "cube": Plan(SCHEMA, 6.0, strategy="cube"),
 }
 ESTIMATED = 1 + 3 + 3 + 40
@@ -338,8 +339,11 @@ def test_an_estimate_without_answers_adds_nothing():
 def test_combine_refuses_what_differs():
     [one], [other] = estimates(50), estimates(50, confidence=0.9)
     city = Schema.of(city=["Oslo", "Rome"])
-    x = [Plan(Schema.vector(d, 1.0), 1.0, mechanism="duchi").tally().estimate() for d in (1, 2, 3)]
-    as_number = Plan(Schema.of(city=(0, 1)), 1.0, mechanism="duchi").tally().estimate()
+    x = [
+        Plan(Schema.vector(d, 1.0), 1.0, Sample(mechanism="duchi")).tally().estimate()
+        for d in (1, 2, 3)
+    ]
+    as_number = Plan(Schema.of(city=(0, 1)), 1.0, Sample(mechanism="duchi")).tally().estimate()
     as_category = Plan(city, 1.0).tally().estimate()
     others = Plan(Schema.of(city=["Oslo", "Lima"]), 1.0).tally().estimate()
     for pair in ((), (one, other), (one, x[0]), (x[0], x[1]), (x[1], x[2])):

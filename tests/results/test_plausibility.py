@@ -19,6 +19,7 @@ from fedldp.coders.laws import Law
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.mechanisms import Dominant, Duchi
 from fedldp.plan.parts import Matrix, Part
+from fedldp.plan.strategies import Paper, Sample, Split
 from fedldp.results.plausibility import FALSE_ALARM, Finding, Plausibility, equal_reports, influence
 
 MIXED = Schema.of(
@@ -28,13 +29,13 @@ MIXED = Schema.of(
     colour=[f"colour {i}" for i in range(40)],
 )
 PLANS = {
-    "sample": Plan(MIXED, 4.0, mechanism="hm-tp", k=2),
-    "split": Plan(MIXED, 6.0, mechanism="duchi", strategy="split"),
-    "paper": Plan(MIXED, 6.0, mechanism="pm", strategy="paper"),
+    "sample": Plan(MIXED, 4.0, Sample(k=2, mechanism="hm-tp")),
+    "split": Plan(MIXED, 6.0, Split(mechanism="duchi")),
+    "paper": Plan(MIXED, 6.0, Paper(mechanism="pm")),
     "cube": Plan(MIXED, 6.0, strategy="cube"),
-    "study": Plan(MIXED, 4.0, mechanism="laplace", study=True),
+    "study": Plan(MIXED, 4.0, Sample(mechanism="laplace", study=True)),
 }
-HUNDRED = Plan(Schema.vector(100, bound=1.0), 1.0, mechanism="hm-tp")
+HUNDRED = Plan(Schema.vector(100, bound=1.0), 1.0, Sample(mechanism="hm-tp"))
 
 
 def with_liars(plan, n, liars, coordinate=3, seed=1):
@@ -307,9 +308,9 @@ def test_a_share_of_repeats_is_noticed_and_a_likely_pair_is_not():
     assert equal_reports(plan.parts, [2] + [1] * 998) > 1e-4  # as birthdays do
     assert equal_reports(plan.parts, [2] * 20 + [1] * 960) < FALSE_ALARM
     assert equal_reports(plan.parts, [4] + [1] * 996) < FALSE_ALARM
-    signs = Plan(Schema.of(speed=(0, 50)), 1.0, mechanism="duchi")
+    signs = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
     assert equal_reports(signs.parts, [60]) < FALSE_ALARM < equal_reports(signs.parts, [30, 30])
-    certain = Plan(Schema.of(speed=(0, 50)), 16.0, mechanism="duchi")
+    certain = Plan(Schema.of(speed=(0, 50)), 16.0, Sample(mechanism="duchi"))
     assert equal_reports(certain.parts, [1000]) > FALSE_ALARM
 
 

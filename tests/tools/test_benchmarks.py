@@ -22,6 +22,7 @@ from harness import Case, Row, Spread
 import fedldp
 from fedldp.coders.categories import RandomizedResponse, UnaryEncoding
 from fedldp.mechanisms import Dominant, Duchi, Finite
+from fedldp.plan.strategies import Sample
 
 
 def test_ways_take_turns_forwards_and_backwards():
@@ -171,7 +172,9 @@ def test_straightforward_records_are_those_of_the_wire():
 
 
 def test_the_straightforward_server_estimates_the_same():
-    plan = fedldp.Plan(fedldp.Schema.vector(5, bound=1.0), 1.0, mechanism="three-outputs", k=1)
+    plan = fedldp.Plan(
+        fedldp.Schema.vector(5, bound=1.0), 1.0, Sample(k=1, mechanism="three-outputs")
+    )
     report = plan.report(np.full((1001, 5), 0.3), fedldp.source(1))
     values = plan.parts[0].coders[0].values
     found = straightforward.served(report.records, 1001, (3, 2), values, 5)

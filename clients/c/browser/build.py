@@ -12,6 +12,7 @@ from pathlib import Path
 
 import fedldp
 from fedldp.plan.compiled import compile_plan
+from fedldp.plan.strategies import Sample
 
 CORE = Path(__file__).parents[1]
 SOURCES = [
@@ -26,7 +27,7 @@ OPTIONS += ["-mexec-model=reactor", "-Wl,--strip-all"]
 def plan() -> fedldp.Plan:
     """Return the plan of the page."""
     schema = fedldp.Schema.of(speed=(0, 130), city=CITIES)
-    return fedldp.Plan(schema, epsilon=2, mechanism="duchi")
+    return fedldp.Plan(schema, 2, Sample(mechanism="duchi"))
 
 
 def wasm(text: str) -> bytes:

@@ -14,6 +14,7 @@ from c_vehicle import CORE, EXPENSIVE, FOLDER, NO_LEDGER, OLD, SILENT, STRICT, V
 import fedldp
 from fedldp import vehicle
 from fedldp.plan.compiled import compile_plan
+from fedldp.plan.strategies import Sample
 
 SOURCES = [
     FOLDER / "command/fedldp-c-vehicle.c",
@@ -66,7 +67,7 @@ class Command:
 
 
 PLAN = fedldp.Plan(
-    fedldp.Schema.of(speed=(0, 130), city=["Oslo", "Rome", "Lima"]), epsilon=1.5, mechanism="duchi"
+    fedldp.Schema.of(speed=(0, 130), city=["Oslo", "Rome", "Lima"]), 1.5, Sample(mechanism="duchi")
 )
 
 

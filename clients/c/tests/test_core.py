@@ -38,6 +38,7 @@ from fedldp import vehicle
 from fedldp.coders import tables
 from fedldp.coders.categories import RandomizedResponse
 from fedldp.plan import compiled
+from fedldp.plan.strategies import Sample, Split
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
@@ -233,12 +234,13 @@ def library_plans(source, count):
         epsilon, name = source.randint(50, 8000) / 1000, names[i % len(names)]
         vector = fedldp.Schema.vector(source.randint(1, 40), length=source.choice([1, 2.5]))
         yield fedldp.Plan(
-            *source.choice([(mixed, epsilon), (numbers, epsilon)]), mechanism=name, k=i % 2 + 1
+            *source.choice([(mixed, epsilon), (numbers, epsilon)]),
+            strategy=Sample(k=i % 2 + 1, mechanism=name),
         )
-        yield fedldp.Plan(mixed, epsilon, mechanism=name, strategy="split")
-        yield fedldp.Plan(mixed, epsilon, mechanism=name, compact=True)
-        yield fedldp.Plan(numbers, epsilon, mechanism=name, strategy="cube")
-        yield fedldp.Plan(vector, epsilon, mechanism=name, strategy="directions")
+        yield fedldp.Plan(mixed, epsilon, Split(mechanism=name))
+        yield fedldp.Plan(mixed, epsilon, Sample(mechanism=name), compact=True)
+        yield fedldp.Plan(numbers, epsilon, "cube")
+        yield fedldp.Plan(vector, epsilon, "directions")
 
 
 SOLVED = ("laplace", "optimal", "dominant", "near-zero")  # it has no table; linear programs

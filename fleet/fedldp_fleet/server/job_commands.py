@@ -6,14 +6,21 @@ from typing import Any
 
 import click
 
-from fedldp.cli.options import STEP_OPTIONS, declared, step_options, with_steps
+from fedldp.cli.options import (
+    STEP_OPTIONS,
+    STRATEGY_OPTIONS,
+    declared,
+    pop_strategy,
+    step_options,
+    with_steps,
+)
 from fedldp.cli.plans import INPUT, OUTPUT, add, answer_options, check_paper, given, read_schema
 from fedldp.cli.runs import NETWORK, TASKS, chosen_model, network_file_option, network_options
 from fedldp.errors import DomainError
 from fedldp.learn.optimizer import AUTO
 from fedldp.learn.settings import PAPER_DECIDES, Settings
 from fedldp.mechanisms import mechanism_names
-from fedldp.plan.strategies import PAPER_MECHANISM
+from fedldp.plan.strategies import PAPER_MECHANISM, Directions, Sample
 from fedldp.signing import PrivateKey, PublicKey, is_encrypted
 from fedldp_fleet.jobs import Job, Schedule
 from fedldp_fleet.server import work
@@ -166,7 +173,7 @@ def statistic_command(
 )
 @declared(Settings, "epsilon", type=float)
 @declared(
-    Settings,
+    Sample,
     "mechanism",
     type=click.Choice([AUTO, *mechanism_names()]),
     help="How numbers are made private: a name that `fedldp mechanisms` shows, or auto: "
@@ -175,8 +182,8 @@ def statistic_command(
 )
 @declared(Settings, "strategy")
 @answer_options
-@declared(Settings, "mean_length")
-@declared(Settings, "fleet")
+@declared(Directions, "mean_length", default=None)
+@declared(Directions, "fleet")
 @declared(Settings, "bound")
 @declared(Settings, "group")
 @step_options
@@ -231,7 +238,9 @@ def training_command(
         chosen = mechanism if given("mechanism") else PAPER_MECHANISM
         settings = Settings.paper(epsilon, chosen, **open_options)
     else:
-        settings = Settings(epsilon, mechanism, **options)
+        strategy = pop_strategy(options | {"mechanism": mechanism}, gradients=True)
+        others = {each: options[each] for each in options if each not in STRATEGY_OPTIONS}
+        settings = Settings(epsilon, strategy, **others)
     if network is None and task is None:
         raise click.UsageError("say which model: --task, or --network.")
     make, goal = chosen_model(task or NETWORK, hidden, activation, network)

@@ -103,7 +103,7 @@ def training(
     """
     if not settings.private:
         raise DomainError(
-            "a fleet needs a mechanism, without which there is no privacy; got mechanism=None."
+            "a fleet needs an epsilon, without which there is no privacy; got epsilon=None."
         )
     if settings.participations > 1:
         raise DomainError("in a fleet each vehicle answers a job once: leave participations out.")

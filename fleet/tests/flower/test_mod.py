@@ -37,6 +37,7 @@ from nodes import (
 import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError
+from fedldp.plan.strategies import Sample
 from fedldp_fleet.flower import messages
 from fedldp_fleet.flower.messages import NAME, packed
 from fedldp_fleet.flower.mod import tally
@@ -231,7 +232,7 @@ def flipped(data):
     return data[:-1] + bytes([data[-1] ^ 0x80])
 
 
-OTHER = Plan(SPEED, epsilon=10.0, mechanism="duchi")
+OTHER = Plan(SPEED, 10.0, Sample(mechanism="duchi"))
 MALFORMED = {
     "a refusal": packed(bytes(SIZE)),
     "nothing": content(),
@@ -284,7 +285,7 @@ def test_whatever_bytes_come_nothing_is_raised(data):
 
 def test_estimates_come_from_the_replies_of_many(tmp_path):
     nodes = 100
-    plan = Plan(SPEED, epsilon=8.0, mechanism="duchi")
+    plan = Plan(SPEED, 8.0, Sample(mechanism="duchi"))
     speeds = np.linspace(30, 50, nodes)
 
     def drive(_, context):

@@ -34,6 +34,7 @@ from nodes import (
 from fedldp import Plan, Schema
 from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.plan.strategies import Sample
 from fedldp.schema.attributes import Number
 from fedldp_fleet.flower.messages import unpacked
 from fedldp_fleet.flower.mod import LDPMod, tally
@@ -159,7 +160,7 @@ def test_another_question_is_paid_for(tmp_path, parts):
 
 def test_another_plan_or_type_is_another_question(tmp_path):
     Node(tmp_path).ask()
-    other = Node(tmp_path, plan=Plan(SPEED, epsilon=10.0, mechanism="duchi"))
+    other = Node(tmp_path, plan=Plan(SPEED, 10.0, Sample(mechanism="duchi")))
     other.ask()
     assert (other.calls, other.spent()) == (1, 26)
     query = Node(tmp_path, answers="query")
@@ -300,7 +301,7 @@ def test_a_plan_that_leaks_is_refused_at_once(tmp_path):
 
 def test_a_plan_for_study_is_refused_at_once(tmp_path):
     with pytest.raises(DomainError, match="study"):
-        LDPMod(Plan(SPEED, 1.0, study=True), ledger=tmp_path / "ledger.db", cap=100)
+        LDPMod(Plan(SPEED, 1.0, Sample(study=True)), ledger=tmp_path / "ledger.db", cap=100)
 
 
 @pytest.mark.parametrize("cap", [0, -1, "none", float("nan"), None])

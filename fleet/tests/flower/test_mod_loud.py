@@ -24,11 +24,12 @@ from nodes import DRIVES, SIGNS, Node, asked, content, refused
 from fedldp import Plan, Schema
 from fedldp.budget.ledger import Ledger
 from fedldp.errors import BudgetError, DomainError
+from fedldp.plan.strategies import Split
 from fedldp_fleet.flower.messages import DELTA, PLAN, unpacked
 from fedldp_fleet.flower.mod import LDPMod, tally
 
 # A vector of four numbers; all of the budget is in the signs, so that a report shows them.
-SIGN = Plan(Schema.vector(4, 1.0), epsilon=16.0, mechanism="duchi", strategy="split")
+SIGN = Plan(Schema.vector(4, 1.0), 16.0, Split(mechanism="duchi"))
 LENGTH = Plan(Schema.vector(4, length=1.0), epsilon=4.0, strategy="directions")
 BEFORE = np.array([[10.0, 20.0], [30.0, 40.0]])
 MOVE = np.array([1.0, -1.0, -1.0, 1.0])

@@ -15,10 +15,12 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Krum, QFe
 from hypothesis import given
 from hypothesis import strategies as st
 from ledgers import made, open_ledger
+from spellings import flat_plan
 
 import fedldp
 from fedldp import Plan, Schema
 from fedldp.errors import DomainError, ImplausibleWarning
+from fedldp.plan.strategies import Sample
 from fedldp_fleet.flower import LDPMod, private, tally
 from fedldp_fleet.flower.arrays import difference, moved, vector, weights
 from fedldp_fleet.flower.strategy import MULTIPLE, forecast, mean_update
@@ -184,7 +186,7 @@ def test_what_a_strategy_overrides_stays_in_effect(tmp_path):
 
 def test_coordinates_without_reports_do_not_move_and_nothing_is_nan(tmp_path):
     """With two nodes, two of 200 weights are reported at most: the mean of the others is NaN."""
-    plan = Plan(Schema.vector(200, bound=0.1), 4.0, mechanism="duchi", k=1)
+    plan = Plan(Schema.vector(200, bound=0.1), 4.0, Sample(k=1, mechanism="duchi"))
     network = nodes_of(app_that(towards(np.full(200, 0.1)), tmp_path, plan), nodes=2)
     result = run(FedAvg, network, model([(20, 10)]), plan=plan, force=True)
     weights = vector(result.arrays)
@@ -213,7 +215,7 @@ def test_a_plan_is_found_beside_the_module_and_not_where_flower_runs(tmp_path, m
 def test_an_estimate_within_the_bounds_is_never_worse(numbers, n, seed):
     truth = np.array(numbers) / max(1.0, float(np.linalg.norm(numbers)))
     schemas = Schema.vector(15, length=1.0), Schema.vector(15, bound=1.0)
-    for plan in (PLAN, Plan(schemas[1], 4.0, mechanism="duchi", k=3)):
+    for plan in (PLAN, Plan(schemas[1], 4.0, Sample(k=3, mechanism="duchi"))):
         with warnings.catch_warnings(action="ignore", category=ImplausibleWarning):
             counted = plan.simulate(np.tile(truth, (n, 1)), fedldp.source(seed))
             raw, found = counted.estimate()["x"].mean, mean_update(plan, counted)
@@ -231,7 +233,7 @@ FORECASTS = {
 def test_the_forecast_is_what_happens(name):
     """Of 60 rounds of 400 vehicles, the mean square error has a deviation of less than 5%."""
     schema, options, longest = FORECASTS[name]
-    plan, n = Plan(schema, 1.0, **options), 400
+    plan, n = flat_plan(schema, 1.0, **options), 400
     truth = np.full(15, longest / 15**0.5)
     rows = np.where(fedldp.source(1).uniform((n, 1)) < 0.5, truth, -truth)  # all are clipped
     errors = []

@@ -11,6 +11,7 @@ from fedldp import Category, Plan, Schema
 from fedldp.learn.model import Model
 from fedldp.learn.optimizer import Adam, Recipe
 from fedldp.plan.parts import Matrix
+from fedldp.plan.strategies import Sample
 from fedldp.signing import PrivateKey
 from fedldp_fleet import engine, jobs
 from fedldp_fleet.engine import Engine
@@ -26,9 +27,9 @@ DAY = 86_400.0
 SCHEDULE = Schedule(OPENS, OPENS + datetime.timedelta(days=1))
 
 ROWS = Schema.of(speed=(0, 50), load=(0, 1))
-PLAN = Plan(ROWS, 2.0, mechanism="three-outputs", k=1)
+PLAN = Plan(ROWS, 2.0, Sample(k=1, mechanism="three-outputs"))
 MODEL = Model("logistic", ROWS, Category("late", ["no", "yes"]), [0.0, 0.0, 0.0])
-GRADIENTS = Plan(Schema.vector(3, 1.0), 2.0, mechanism="three-outputs", k=1)
+GRADIENTS = Plan(Schema.vector(3, 1.0), 2.0, Sample(k=1, mechanism="three-outputs"))
 RECIPE = Recipe(Adam(0.2))
 
 

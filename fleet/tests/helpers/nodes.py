@@ -22,6 +22,7 @@ from ledgers import made
 
 from fedldp import Plan, Schema
 from fedldp.budget.ledger import Ledger
+from fedldp.plan.strategies import Sample
 from fedldp.schema.attributes import Number
 from fedldp_fleet.flower.messages import NAME, unpacked
 from fedldp_fleet.flower.mod import LDPMod, tally
@@ -30,8 +31,10 @@ from fedldp_fleet.flower.mod import LDPMod, tally
 # another seed, these tests together would fail by chance less than once in a thousand runs.
 SPEED = Schema.of(speed={"low": 0, "high": 50, "missing": 0})
 FAST, SLOW = 1, 0
-SIGNS = Plan(SPEED, epsilon=16.0, mechanism="duchi")
-VECTOR = Plan(Schema((Number("x", -1, 1, missing=-1.0, size=3),)), 16.0, mechanism="duchi", k=1)
+SIGNS = Plan(SPEED, 16.0, Sample(mechanism="duchi"))
+VECTOR = Plan(
+    Schema((Number("x", -1, 1, missing=-1.0, size=3),)), 16.0, Sample(k=1, mechanism="duchi")
+)
 DIFFERENT = Plan(Schema.vector(64, 1.0), 0.1, strategy="cube")  # hardly any two reports are equal
 SIZE = 17  # of a report in bytes: 16 of its head, and fewer than 9 bits
 

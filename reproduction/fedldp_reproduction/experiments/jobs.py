@@ -29,11 +29,12 @@ from fedldp.learn.networks import Network
 from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.optimizer import Adam, auto_group
 from fedldp.learn.privacy import NoPrivacy
-from fedldp.learn.settings import PLAN_OPTIONS, Settings
+from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Layered, Linear
 from fedldp.learn.training import Procedure, Training
 from fedldp.plan.parts import Matrix
 from fedldp.plan.plan import Plan
+from fedldp.plan.strategies import Strategy, strategy_of
 from fedldp.randomness import Source
 from fedldp.results.estimate import means_of_levels
 from fedldp.schema.schema import Schema
@@ -115,9 +116,16 @@ def theory_rate(goal: Objective, d: int, groups: int, grid: tuple[float, ...]) -
     return min(grid, key=lambda rate: abs(log2(rate / exact)))
 
 
-def _plan_options(way: Way) -> dict[str, Any]:
-    """Return the options of a plan that a competitor has."""
-    return {name: getattr(way, name) for name in PLAN_OPTIONS}
+def _strategy(way: Way) -> str | Strategy:
+    """Return the strategy of a competitor."""
+    return strategy_of(
+        way.strategy,
+        mechanism=way.mechanism or "auto",
+        k=way.k,
+        outputs=way.outputs,
+        threshold=way.threshold,
+        study=way.study,
+    )
 
 
 def _digest(document: Any) -> bytes:
@@ -262,8 +270,8 @@ def library_settings(way: Way, epsilon: float, vehicles: int, d: int) -> Setting
     2700
     """
     return Settings(
-        epsilon,
-        **_plan_options(way) | {"mechanism": way.mechanism or None},
+        epsilon if way.mechanism else None,
+        _strategy(way),
         group=auto_group(vehicles, 1 / d),  # as if each vehicle answered one coordinate
         alpha=REGULARIZATION,
         optimizer=Adam(estimator=way.estimator),
@@ -371,7 +379,7 @@ def _order(seed: int, data: str, again: int, n: int) -> Integers:
 
 @lru_cache(maxsize=4)  # the runs of one job come one after the other
 def _plan(way: Way, epsilon: float, d: int) -> Plan:
-    return Plan(Schema.vector(d, BOUND), epsilon, **_plan_options(way))
+    return Plan(Schema.vector(d, BOUND), epsilon, _strategy(way))
 
 
 @lru_cache(maxsize=4)

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedldp import Plan, Schema, combine_estimates, source
 from fedldp.learn.privacy import Privacy
+from fedldp.plan.strategies import Sample
 from fedldp_reproduction.results import Result, Verdict
 from fedldp_reproduction.theory.checks import result
 
@@ -77,7 +78,9 @@ def system() -> Result:
 
 
 def _plan() -> Plan:
-    return Plan(Schema.vector(_DIMENSIONS, 1.0), _EPSILON, mechanism="three-outputs", k="paper")
+    return Plan(
+        Schema.vector(_DIMENSIONS, 1.0), _EPSILON, Sample(k="paper", mechanism="three-outputs")
+    )
 
 
 def _what_leaves() -> Verdict:
@@ -220,7 +223,7 @@ def _own_epsilon() -> Verdict:
     """Combine fleets, each of which chose its own epsilon."""
     found = []
     for seed, (epsilon, vehicles) in enumerate(_LEVELS):
-        plan = Plan(Schema.of(x=(-1, 1)), epsilon, mechanism="hm-tp")
+        plan = Plan(Schema.of(x=(-1, 1)), epsilon, Sample(mechanism="hm-tp"))
         data = 2 * source(10 + seed).uniform((vehicles, 1)) - 1
         found.append(plan.parse(plan.report(data, source(seed)).to_bytes()).estimate())
     both = combine_estimates(*found)

@@ -395,9 +395,9 @@ def _vectors(epsilon: float, d: int) -> Iterator[_Candidate]:
         run = _timed_coder(directions, rows)
         yield _Candidate("directions", LIBRARY, worst, typical, directions.bits, run)
     bounded = Schema.vector(d, bound=1.0)
-    for name, strategy in (("sample", {}), ("cube", {"strategy": "cube"})):
+    for name in ("sample", "cube"):
         with suppress(DomainError):
-            plan = Plan(bounded, epsilon, **strategy)  # type: ignore[arg-type]
+            plan = Plan(bounded, epsilon, name)
             typical = plan.expected_error(1, rows, estimator="horvitz-thompson", of="fleet")
             yield _Candidate(
                 name, LIBRARY, nan, typical, plan.bits,

@@ -60,7 +60,7 @@ class Trend:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 4.0, fedldp.Sample(mechanism="hm-tp"))
     >>> calendar = fedldp.Calendar(plan, periods=3, answers=2)
     >>> rows = [[{"speed": speed}] * 20_000 for speed in (20, 22, 24)]
     >>> trend = calendar.trend(calendar.simulate(rows, fedldp.source(3)))
@@ -111,7 +111,7 @@ class Calendar:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 0.5, fedldp.Sample(mechanism="hm-tp"))
     >>> calendar = Calendar(plan, periods=30, answers=4)
     >>> calendar
     <Calendar: each vehicle answers in 4 of 30 periods, epsilon 0.5 each and 2 in all>
@@ -176,7 +176,8 @@ class Calendar:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 0.5, fedldp.Sample(mechanism="hm-tp"))
         >>> Calendar(plan, periods=7, answers=2).draw(fedldp.source(1))
         (3, 7)
         """
@@ -200,7 +201,8 @@ class Calendar:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 0.5, fedldp.Sample(mechanism="hm-tp"))
         >>> Calendar(plan, periods=7, answers=2).draw_many(3, fedldp.source(1)).shape
         (3, 2)
         """
@@ -227,7 +229,8 @@ class Calendar:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 0.5, fedldp.Sample(mechanism="hm-tp"))
         >>> Calendar(plan, periods=7, answers=2).check_period(3)
         3
         """
@@ -261,7 +264,8 @@ class Calendar:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 4.0, fedldp.Sample(mechanism="hm-tp"))
         >>> rows = [[{"speed": 30}] * 6000] * 3
         >>> tallies = Calendar(plan, periods=3, answers=1).simulate(rows, fedldp.source(1))
         >>> {period: tally.reports for period, tally in tallies.items()}
@@ -353,7 +357,8 @@ class Calendar:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 4.0, fedldp.Sample(mechanism="hm-tp"))
         >>> calendar = Calendar(plan, periods=3, answers=2)
         >>> rows = [[{"speed": speed}] * 20_000 for speed in (20, 22, 24)]
         >>> trend = calendar.trend(calendar.simulate(rows, fedldp.source(3)))
@@ -414,7 +419,8 @@ class Calendar:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 0.5, fedldp.Sample(mechanism="hm-tp"))
         >>> calendar = Calendar(plan, periods=7, answers=2)
         >>> Calendar.from_json(calendar.to_json()) == calendar
         True
@@ -479,7 +485,7 @@ class CalendarPeriod:
     """A period of a calendar, in which a fleet is asked.
 
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="hm-tp")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 0.5, fedldp.Sample(mechanism="hm-tp"))
     >>> asked = CalendarPeriod(Calendar(plan, periods=7, answers=2), 3)
     >>> asked
     <CalendarPeriod: 3 of 7>

@@ -114,7 +114,7 @@ class PlanQuestion:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> checked = for_vehicle(plan.to_json(), 1)
     >>> PlanQuestion(checked, "spring", "1").request
     'spring/1'
@@ -189,7 +189,8 @@ class PlanQuestion:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> packet = PlanQuestion(for_vehicle(plan.to_json(), 1)).packet(b"\x80")
         >>> plan.parse(packet).reports
         1
@@ -217,7 +218,8 @@ class PlanQuestion:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> PlanQuestion(for_vehicle(plan.to_json(), 1)).split_answer(b"sixteen bytes...\x80")
         (b'sixteen bytes...', b'\x80')
         """

@@ -33,7 +33,7 @@ class Vehicles:
     --------
     >>> import fedldp, tempfile
     >>> from fedldp.budget.vehicle import for_vehicle
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> question = PlanQuestion(for_vehicle(plan.to_json(), 1), "spring", "1")
     >>> draw = lambda able: [b"\x80"] * len(able)
     >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:
@@ -134,7 +134,8 @@ class Vehicles:
         --------
         >>> import fedldp, tempfile
         >>> from fedldp.budget.vehicle import for_vehicle
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=0.5, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 0.5, fedldp.Sample(mechanism="duchi"))
         >>> calendar, checked = fedldp.Calendar(plan, 2, answers=2), for_vehicle(plan.to_json(), 1)
         >>> question = PlanQuestion(checked, period=(calendar.fingerprint, 1))
         >>> with fedldp.Ledger.create(tempfile.mkdtemp() + "/ledger.db", cap=1.0) as ledger:

@@ -30,9 +30,9 @@ from fedldp.cli.plans import (
     tell,
 )
 from fedldp.errors import DomainError
-from fedldp.learn.settings import Settings
 from fedldp.plan.parts import Matrix
 from fedldp.plan.plan import Plan
+from fedldp.plan.strategies import Sample
 from fedldp.randomness import source
 from fedldp.results.tally import Tally
 from fedldp.schema import frames
@@ -48,7 +48,7 @@ from fedldp.schema.schema import Schema
 @plan_options
 @estimate_options(of="fleet")
 @strict_option
-@declared(Settings, "study")
+@declared(Sample, "study")
 @click.option("--seed", type=int, help="A number that makes the simulation reproducible.")
 def collect_command(
     data: Path,

@@ -208,7 +208,7 @@ def _train(rows: int | None, case: tuple[float | None, int, int]) -> dict[str, A
     epsilon, size, number = case
     began = monotonic()
     work, test = _tasks(rows, size)
-    settings = Settings(epsilon=1.0, mechanism=None) if epsilon is None else Settings(epsilon)
+    settings = Settings(epsilon)
     # The fleet is in random order already.
     training = settings.training(
         work, work.objective.distance, source(_SEED + number), shuffle=False

@@ -9,6 +9,7 @@ import click
 from fedldp._internal.options import OneKind, OneOf, Rule, options
 from fedldp.learn.optimizer import Adam
 from fedldp.learn.settings import Settings
+from fedldp.plan.strategies import AUTO, Strategy, strategy_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -60,6 +61,13 @@ def with_steps(settings: Settings, linear: bool, **given: Any) -> Settings:
     return replace(settings, optimizer=replace(optimizer, **given))
 
 
+def pop_strategy(options: dict[str, Any], *, gradients: bool = False) -> str | Strategy:
+    """Take the options of strategies out of those of a command; return what they describe."""
+    flat = {name: options.pop(name) for name in STRATEGY_OPTIONS if name in options}
+    return strategy_of(flat.pop("strategy", AUTO), gradients=gradients, **flat)
+
+
+STRATEGY_OPTIONS = ("strategy", "mechanism", "k", "outputs", "study", "mean_length", "fleet")
 STEP_OPTIONS = ("learning_rate", "tol")
 
 

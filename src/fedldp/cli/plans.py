@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,13 +17,13 @@ from rich.table import Table
 from fedldp._internal.text import listed, or_none, unknown
 from fedldp.budget.calendars import Calendar, is_calendar
 from fedldp.budget.composition import COMPOSITION_DELTA
-from fedldp.cli.options import declared
+from fedldp.cli.options import declared, pop_strategy
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
 from fedldp.plan.expectation import Expectation, ExpectedError
 from fedldp.plan.plan import Plan
-from fedldp.plan.strategies import PAPER_MECHANISM, STRATEGIES
+from fedldp.plan.strategies import AUTO, PAPER_MECHANISM, Directions, Sample
 from fedldp.schema import frames, vss
 from fedldp.schema.quality import DataQuality
 from fedldp.schema.schema import Schema, template
@@ -77,22 +76,19 @@ def plan_options(command: Command) -> Command:
         command,
         declared(Settings, "epsilon", type=float),
         declared(
-            Settings,
+            Sample,
             "mechanism",
-            default="dominant",
-            type=click.Choice(mechanism_names()),
-            help="How numbers are made private: a name that `fedldp mechanisms` shows. Vectors "
-            "that are answered as directions need none.",
+            type=click.Choice([AUTO, *mechanism_names()]),
+            help="How numbers are made private: a name that `fedldp mechanisms` shows; auto is "
+            "dominant. Directions and the cube need none.",
             metavar="NAME",
         ),
         declared(
             Settings,
             "strategy",
-            default=signature(Plan).parameters["strategy"].default,
-            type=click.Choice(STRATEGIES),
             help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
             "numbers and categories apart, as in the paper; a sign for each number; one direction "
-            "for a vector.",
+            "for a vector. auto is directions for a vector with a bounded length, else sample.",
         ),
         click.option(
             "--compact",
@@ -101,14 +97,14 @@ def plan_options(command: Command) -> Command:
             "such a plan.",
         ),
         declared(
-            Settings,
+            Directions,
             "mean_length",
             default=None,
             type=float,
             help="For directions: a public guess of the mean length of the vectors, as a share of "
             "the bound.",
         ),
-        declared(Settings, "fleet"),
+        declared(Directions, "fleet"),
         answer_options,
     )
 
@@ -117,7 +113,7 @@ def answer_options(command: Command) -> Command:
     """Add the options that say what each vehicle answers, beside the strategy."""
     return add(
         command,
-        *(declared(Settings, name) for name in ("k", "outputs")),
+        *(declared(Sample, name) for name in ("k", "outputs")),
         click.option(
             "--paper",
             is_flag=True,
@@ -148,15 +144,17 @@ def make_plan(
     paper: bool,
     outputs: int | None,
     study: bool = False,
+    compact: bool = False,
     **options: Any,
 ) -> Plan:
     """Return the plan that a command's options describe."""
     columns = read_schema(schema)
     if paper:
-        check_paper(*options)
+        check_paper("compact", *options)
         chosen = mechanism if given("mechanism") else PAPER_MECHANISM
         return Plan.paper(columns, epsilon, mechanism=chosen, outputs=outputs, study=study)
-    return Plan(columns, epsilon, mechanism=mechanism, outputs=outputs, study=study, **options)
+    flat = options | {"mechanism": mechanism, "outputs": outputs, "study": study}
+    return Plan(columns, epsilon, pop_strategy(flat), compact=compact)
 
 
 def read_schema(path: Path) -> Schema:

@@ -4,14 +4,21 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import click
 from rich.table import Table
 
 from fedldp import datasets
 from fedldp.cli.completion import offer
-from fedldp.cli.options import STEP_OPTIONS, declared, step_options, with_steps
+from fedldp.cli.options import (
+    STEP_OPTIONS,
+    STRATEGY_OPTIONS,
+    declared,
+    pop_strategy,
+    step_options,
+    with_steps,
+)
 from fedldp.cli.plans import (
     INPUT,
     OUTPUT,
@@ -55,7 +62,7 @@ from fedldp.learn.optimizer import AUTO
 from fedldp.learn.settings import PAPER_DECIDES, Settings
 from fedldp.learn.tasks import Linear
 from fedldp.mechanisms import mechanism_names
-from fedldp.plan.strategies import PAPER_MECHANISM
+from fedldp.plan.strategies import PAPER_MECHANISM, Directions, Sample, Strategy
 from fedldp.randomness import source
 from fedldp.schema.attributes import Attribute
 from fedldp.storage import files
@@ -83,7 +90,7 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 @network_file_option
 @declared(Settings, "epsilon", type=float, required=False)
 @declared(
-    Settings,
+    Sample,
     "mechanism",
     type=click.Choice([AUTO, *mechanism_names(), NO_PRIVACY]),
     help="How numbers are made private: a name that `fedldp mechanisms` shows, none, or auto: "
@@ -115,9 +122,9 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 )
 @declared(Settings, "strategy")
 @answer_options
-@declared(Settings, "mean_length")
-@declared(Settings, "fleet")
-@declared(Settings, "study")
+@declared(Directions, "mean_length", default=None)
+@declared(Directions, "fleet")
+@declared(Sample, "study")
 @declared(Settings, "bound")
 @declared(Settings, "group")
 @step_options
@@ -233,11 +240,14 @@ def train_command(
     if paper:
         check_paper(*(name for name in chosen if name in PAPER_DECIDES))
     steps = {name: chosen.pop(name) for name in STEP_OPTIONS if name in chosen}
-    settings = (Settings.paper if paper else Settings)(
-        1.0 if epsilon is None else epsilon,  # without privacy, none is spent
-        mechanism if private else None,
-        **chosen,
-    )
+    if paper:
+        settings = Settings.paper(
+            epsilon if private else None, mechanism if private else PAPER_MECHANISM, **chosen
+        )
+    else:
+        chosen["strategy"] = pop_strategy(chosen | {"mechanism": _named(mechanism)}, gradients=True)
+        chosen = {name: chosen[name] for name in chosen if name not in STRATEGY_OPTIONS[1:]}
+        settings = Settings(epsilon if private else None, **chosen)
     if task is None and network is None:
         raise click.UsageError("give --task, or --network with a file.")
     make, named = chosen_model(task or NETWORK, hidden, activation, network)
@@ -290,8 +300,8 @@ def train_command(
         "error": float(measured(test, training)[0]),
         "base_rate": base_rate(public, goal),
         "better_than_base_rate": comparison.beats_base_rate,
-        "mechanism": "cube" if settings.strategy == "cube" else settings.mechanism or NO_PRIVACY,
-        "strategy": settings.strategy,
+        "mechanism": _mechanism_of(settings),
+        "strategy": cast(Strategy, settings.strategy).name,
         "optimizer": settings.optimizer_for(linear=work.prior is not None).name,
         "survey": None if training.survey is None else training.survey.kind,
         "survey_reports": training.survey_reports,
@@ -324,6 +334,19 @@ def train_command(
             console().print(f"Wrote {path}", soft_wrap=True)
 
 
+def _named(mechanism: str) -> str:
+    """Return the mechanism of an option, which may say that there is no privacy."""
+    return AUTO if mechanism == NO_PRIVACY else mechanism
+
+
+def _mechanism_of(settings: Settings) -> str:
+    """Return what made numbers private."""
+    if not settings.private:
+        return NO_PRIVACY
+    strategy = cast(Strategy, settings.strategy).for_gradients(1.0)
+    return str(getattr(strategy, "mechanism", strategy.name))
+
+
 def _forecast(
     settings: Settings,
     chosen: dict[str, Any],
@@ -338,7 +361,7 @@ def _forecast(
         raise click.UsageError("--forecast needs a data set or a file.")
     found = forecast(
         public.examples.encoding.schema,
-        settings.epsilon,
+        settings.budget,
         vehicles,
         objective=public.objective.name,
         public=None if public.vehicle_rows is not None else public,

@@ -155,7 +155,7 @@ class Counted:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> packet = plan.report([{"speed": 30}], fedldp.source(1)).to_bytes()
     >>> found = plan.count([packet, b"damaged", packet])
     >>> found
@@ -198,7 +198,8 @@ class Counted:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> Counted.from_bytes(plan.count([b"damaged"]).to_bytes(), plan)
         <Counted: 0 vehicles in 0 packets; 1 packet refused (length 1)>
         """
@@ -237,7 +238,8 @@ class Counted:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> Counted.from_bytes(b"damaged", plan)
         Traceback (most recent call last):
         fedldp.errors.WireError: not a 'fedldp counted 1' of this plan: the checksum differs: the...
@@ -278,7 +280,8 @@ class Counted:
         Examples
         --------
         >>> import fedldp, tempfile
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> path = f"{tempfile.mkdtemp()}/tally.json"
         >>> plan.count([]).save(path)
         >>> Counted.load(path, plan).tally == plan.load_tally(path)
@@ -330,7 +333,8 @@ class Counted:
         Examples
         --------
         >>> import fedldp, tempfile
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> path = f"{tempfile.mkdtemp()}/tally.json"
         >>> plan.count([]).save(path)
         >>> Counted.load(path, plan)

@@ -46,8 +46,9 @@ from fedldp.learn.privacy import Privacy
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Layered, Linear, Task
 from fedldp.learn.training import Round, Training
+from fedldp.mechanisms import AnyMechanism
 from fedldp.plan.plan import Plan
-from fedldp.plan.strategies import PAPER_MECHANISM
+from fedldp.plan.strategies import PAPER_MECHANISM, Strategy
 from fedldp.randomness import Source, source
 from fedldp.schema.attributes import Number
 from fedldp.schema.frames import is_missing
@@ -81,7 +82,9 @@ Bounds = tuple[npt.ArrayLike, npt.ArrayLike] | Sequence[Any] | Mapping[str, Any]
 
 _NO_WEIGHTS = np.empty(0)
 
-_CHOICES = [each.name for each in fields(Settings) if each.name != "reference"]
+_CHOICES = [
+    each.name for each in fields(Settings) if each.name not in ("reference", "survey_share")
+]
 _OWN_NAMES = {
     *("bounds", "strict", "random_state", "classes", "target_bounds"),
     *("hidden_layer_sizes", "activation"),
@@ -164,7 +167,7 @@ _NOTES = """
     `PrivacyWarning`. It counts the fits of clones too, as in `cross_val_score` and `GridSearchCV`,
     but not those in other processes, as with ``n_jobs=2``.
 
-    With ``participations=r``, each report of a vehicle costs an r-th of epsilon. ``mechanism=None``
+    With ``participations=r``, each report of a vehicle costs an r-th of epsilon. ``epsilon=None``
     trains without privacy, for comparison.
 
     There is no ``sample_weight``: each vehicle has one report of bounded length, and so the same
@@ -220,25 +223,17 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
 
     scikit-learn requires an explicit signature: it is here, and in no subclass. All parameters
     except `bounds`, `strict` and `random_state` are options of `Settings`, which declares what they
-    mean and validates them in `fit`. `Settings.reference` is left out.
+    mean and validates them in `fit`. `reference` and `survey_share` are left out.
     """
 
     bounds: Bounds | None = None
-    epsilon: float = 1.0
-    mechanism: str | None = Settings.mechanism
+    epsilon: float | None = 1.0
+    strategy: str | Strategy = Settings.strategy
     bound: float | str = Settings.bound
-    k: int | str = Settings.k
-    strategy: str = Settings.strategy
-    mean_length: float | str = Settings.mean_length
-    fleet: int | None = Settings.fleet
-    outputs: int | None = Settings.outputs
-    threshold: int | str = Settings.threshold
-    study: bool = Settings.study
     participations: int = Settings.participations
     group: int | str = Settings.group
     max_iter: int | None = Settings.max_iter
     survey: str | None = Settings.survey
-    survey_share: float = Settings.survey_share
     optimizer: str | Optimizer = Settings.optimizer
     alpha: float = Settings.alpha
     strict: bool = False
@@ -249,7 +244,9 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
     _objective: ClassVar[str]
 
     @classmethod
-    def paper(cls, epsilon: float, mechanism: str | None = PAPER_MECHANISM, **options: Any) -> Self:
+    def paper(
+        cls, epsilon: float | None, mechanism: AnyMechanism = PAPER_MECHANISM, **options: Any
+    ) -> Self:
         """Return an estimator that trains by LDP-FedSGD exactly as in the paper.
 
         Encode categories yourself; `fedldp.learn.Features(schema, reference="last")` does it as in
@@ -257,9 +254,9 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
 
         Parameters
         ----------
-        epsilon : float
-            The privacy budget of a vehicle.
-        mechanism : str or None, default="hm-tp"
+        epsilon : float or None
+            The privacy budget of a vehicle; None is without privacy.
+        mechanism : str, default="hm-tp"
             One of the paper's mechanisms.
         **options : object
             The options of `Settings.paper`, and the estimator's own parameters: `bounds`, `strict`,
@@ -385,7 +382,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         )
         if settings.private and before is None:
             self._forecast(settings, features, objective, task, X, targets)
-            self._spend(float(levels[-1].epsilon))
+            self._spend(levels[-1].budget)
         if before is None:
             self.history_: list[Round] = []
             self.levels_: dict[float, Privacy] = {}
@@ -1246,7 +1243,7 @@ def _spent(
         return {}
     times = -(-training.reports // len(task))
     found = {
-        each.epsilon: Privacy.of(cast(Plan, plan), reports, times)
+        each.budget: Privacy.of(cast(Plan, plan), reports, times)
         for each, plan, reports in zip(
             levels, training.plans, training.reports_by_level, strict=True
         )

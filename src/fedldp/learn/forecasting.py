@@ -203,7 +203,7 @@ def forecast(
     clip = _clip(settings, prior, vehicles)
     group = settings.group_size(encoding.dimensions, asked, goal, clip.length)
     found = Forecast(
-        epsilon=settings.epsilon,
+        epsilon=settings.budget,
         vehicles=vehicles,
         rounds=-(-asked // group) * settings.participations,
         survey=kind,
@@ -297,7 +297,7 @@ def _deviations(
     asked = vehicles - settings.surveyed(survey, target, vehicles)
     plan = settings.plan(encoding.dimensions, clip.length, clip.mean_length)
     if not isinstance(plan, Plan):
-        raise DomainError("a forecast is about noise: give a mechanism.")
+        raise DomainError("a forecast is about noise: give an epsilon.")
     (part,) = plan.parts
     ((coder, attribute),) = part.asked
     length = min(1.0, _SLOPE * prior.length / attribute.estimand.half_width)

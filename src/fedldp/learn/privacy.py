@@ -44,7 +44,8 @@ class Privacy:
     Examples
     --------
     >>> import fedldp
-    >>> plan = Plan(fedldp.Schema.vector(94, bound=1.0), epsilon=1.0, mechanism="three-outputs")
+    >>> from fedldp import Sample
+    >>> plan = Plan(fedldp.Schema.vector(94, bound=1.0), 1.0, Sample(mechanism="three-outputs"))
     >>> privacy = Privacy.of(plan, reports=4_000_000)
     >>> float(privacy.epsilon), privacy.bits, privacy.bytes
     (1.0, 9, 4500000)
@@ -112,7 +113,8 @@ class Privacy:
         --------
         >>> import fedldp
         >>> schema = fedldp.Schema.vector(94, bound=1.0)
-        >>> plans = [Plan(schema, epsilon, mechanism="hm-tp") for epsilon in (1.0, 2.0)]
+        >>> from fedldp import Sample
+        >>> plans = [Plan(schema, epsilon, Sample(mechanism="hm-tp")) for epsilon in (1.0, 2.0)]
         >>> found = Privacy.of_levels([Privacy.of(plan, reports=1000) for plan in plans])
         >>> float(found.epsilon), found.reports
         (2.0, 2000)

@@ -34,6 +34,7 @@ from fedldp.learn.features import Scaling
 from fedldp.learn.survey import Sides, answered
 from fedldp.plan.parts import Matrix
 from fedldp.plan.plan import Plan
+from fedldp.plan.strategies import Sample
 from fedldp.randomness import Source
 from fedldp.results.tally import Tally
 from fedldp.schema.attributes import Number
@@ -156,7 +157,7 @@ class QuantileSearch:
     def plan(self) -> Plan:
         """The plan of every round: on which side of a threshold, -1 or 1, in one bit."""
         side = Number(Sides.name, *Sides.bounds)
-        return Plan(Schema((side,)), self.epsilon, mechanism="duchi")
+        return Plan(Schema((side,)), self.epsilon, Sample(mechanism="duchi"))
 
     @cached_property
     def groups(self) -> tuple[int, ...]:

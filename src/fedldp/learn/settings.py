@@ -1,15 +1,15 @@
 """The options of a training, and what follows from them by rule."""
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, fields, replace
-from inspect import signature
-from typing import Any, cast, final
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import cast, final
 
 import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.options import OneKind, OneOf, Real, Whole, document, option, validate
-from fedldp._internal.validation import Floats, Integers, epsilon, reals
+from fedldp._internal.validation import Floats, Integers, reals
+from fedldp._internal.validation import epsilon as check_epsilon
 from fedldp.errors import DomainError
 from fedldp.learn.clipping import Clip
 from fedldp.learn.features import REFERENCES
@@ -42,27 +42,23 @@ from fedldp.learn.survey import (
 )
 from fedldp.learn.tasks import Task
 from fedldp.learn.training import Procedure, Training
+from fedldp.mechanisms import AnyMechanism
 from fedldp.plan.plan import Plan
 from fedldp.plan.strategies import (
     PAPER_MECHANISM,
-    STRATEGIES,
+    STRATEGY,
+    Directions,
+    Strategy,
     as_printed,
     each_part,
-    outputs_as_printed,
 )
 from fedldp.randomness import Source
 from fedldp.results.estimate import HORVITZ_THOMPSON
 from fedldp.schema.schema import Schema
 from fedldp.vehicle import exact
 
-DIRECTIONS = "directions"
 PAPER_ALPHA = 1e-4  # lambda of the paper's experiments
 PAPER_TOL = 1e-6  # "close enough": the paper gives no number
-
-
-def _of_plan(name: str) -> Any:
-    """Return the default of an option of `Plan`."""
-    return signature(Plan).parameters[name].default
 
 
 @final
@@ -72,16 +68,13 @@ class Settings:
     """The options of a training. They are public, and must not depend on the vehicles' data.
 
     By default a vehicle answers its whole gradient at once, with one of some public directions, and
-    its length is clipped to `bound`. If a `mechanism` is named, or k, outputs, threshold or study,
-    the strategy is "sample", and each coordinate is clipped to +-`bound`. In each of its
-    `participations` a vehicle spends an equal part of epsilon. `mechanism=None` is training without
-    privacy, through the same code.
+    its length is clipped to `bound`. With other strategies than `Directions`, each coordinate is
+    clipped to +-`bound`. In each of its `participations` a vehicle spends an equal part of epsilon.
+    `epsilon=None` is training without privacy, through the same code.
 
     The server of a linear model with directions is noise-aware by default, and a part of the fleet
     is surveyed first: see `fedldp.learn.noise_aware` and `fedldp.learn.survey`. Otherwise Adam
     steps. The learning rate and `group` are by default those of `auto_rate` and `group_size`.
-    `mechanism`, `k`, `strategy`, `outputs`, `threshold`, `study`, `mean_length` and `fleet` are
-    described by `Plan`.
 
     Parameters
     ----------
@@ -95,28 +88,32 @@ class Settings:
     See Also
     --------
     Adam, SGD, NoiseAware : How the server makes a step.
-    fedldp.Plan : More about `mechanism`, `k`, `strategy`, `outputs`, `threshold` and `study`.
+    fedldp.Plan : More about strategies.
 
     Examples
     --------
     >>> from fedldp.learn import objective
     >>> settings = Settings(epsilon=4.0)
-    >>> settings.strategy, settings.plan(36).bits
+    >>> settings.strategy.name, settings.plan(36).bits
     ('directions', 30)
     >>> settings.group_size(36, 294_611, objective("logistic"))
     590
     >>> settings = Settings(epsilon=4.0, strategy="sample", optimizer="adam")
-    >>> settings.mechanism, settings.plan(33).bits, settings.group_size(33, vehicles=294_611)
-    ('near-zero', 11, 990)
+    >>> settings.strategy.name, settings.plan(33).bits, settings.group_size(33, vehicles=294_611)
+    ('sample', 11, 990)
     >>> round(settings.recipe(33, rounds=300, distance=8.0).rate, 2)
     0.08
     """
 
-    epsilon: float = option(help="The privacy budget of a vehicle, for all that it sends.")
-    mechanism: str | None = option(
+    epsilon: float | None = option(
+        help="The privacy budget of a vehicle, for all that it sends; None is without privacy."
+    )
+    strategy: str | Strategy = option(  # noqa: RUF009 (options are frozen)
         AUTO,
-        help="How numbers are made private: a name that `fedldp mechanisms` shows; auto is "
-        "directions, which need none, or near-zero.",
+        STRATEGY,
+        help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
+        "numbers and categories apart, as in the paper; a sign for each number; or a direction for "
+        "all of them, which is what auto is.",
     )
     bound: float | str = option(
         AUTO,
@@ -124,36 +121,6 @@ class Settings:
         help="Where the length of a gradient is clipped or, without directions, each number of it; "
         "auto is 1; with directions 1.41 for several labels, and for linear regression a length "
         "that grows with the fleet and epsilon, and next to no clip without privacy.",
-    )
-    k: int | str = option(
-        _of_plan("k"),
-        Whole(1, words=("best", "paper")),
-        help="How many coordinates each vehicle answers: best (for the error), paper (its rule), "
-        "or a number.",
-    )
-    strategy: str = option(
-        AUTO,
-        OneOf((AUTO, *STRATEGIES)),
-        help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
-        "numbers and categories apart, as in the paper; a sign for each number; or a direction for "
-        "all of them, which is what auto is unless a mechanism is named.",
-    )
-    mean_length: float | str = option(
-        AUTO,
-        Real(0, words=(AUTO,)),
-        help="For directions: a public guess of the mean length of the vectors, as a share of the "
-        "bound; auto is 0.3 for a linear model, 0.5 for a network, 0.8 for a network of signals.",
-    )
-    outputs: int | None = option(
-        _of_plan("outputs"),
-        Whole(1, optional=True),
-        help="How many values a number may be sent as.  [default: the mechanism's own]",
-    )
-    threshold: int | str = option(_of_plan("threshold"), help="The threshold of the cube.")
-    study: bool = option(
-        _of_plan("study"),
-        OneOf((True, False)),
-        help="Noisy floats, as in the paper: never to be sent.",
     )
     participations: int = option(
         1, Whole(1), help="How often each vehicle answers, with a part of its budget each time."
@@ -173,12 +140,6 @@ class Settings:
     )
 
     _: KW_ONLY
-    fleet: int | None = option(
-        None,
-        Whole(1, optional=True),
-        help="For directions: the most vehicles that may answer, for which the seed of a report "
-        "must suffice.  [default: ten million]",
-    )
     optimizer: str | Optimizer = option(  # noqa: RUF009 (options are frozen)
         AUTO,
         OneKind(OPTIMIZERS, (AUTO,)),
@@ -204,8 +165,8 @@ class Settings:
     @classmethod
     def paper(
         cls,
-        epsilon: float,
-        mechanism: str | None = PAPER_MECHANISM,
+        epsilon: float | None,
+        mechanism: AnyMechanism = PAPER_MECHANISM,
         *,
         learning_rate: float | str = AUTO,
         group: int | str = "auto",
@@ -226,9 +187,9 @@ class Settings:
 
         Parameters
         ----------
-        epsilon : float
-            The privacy budget of a vehicle.
-        mechanism : str or None, default="hm-tp"
+        epsilon : float or None
+            The privacy budget of a vehicle; None is without privacy.
+        mechanism : str, default="hm-tp"
             One of the paper's mechanisms.
         learning_rate : float or "auto", default="auto"
             The length of a step, which the paper leaves open; "auto" is `auto_rate`.
@@ -261,16 +222,10 @@ class Settings:
         >>> settings.plan(94).parts[0].k, settings.optimizer.estimator
         (2, 'horvitz-thompson')
         """
-        strategy = {}
-        if mechanism is not None:
-            strategy = as_printed(mechanism)
-            outputs = outputs_as_printed(mechanism, outputs, study)
         return cls(
             epsilon,
-            mechanism,
+            as_printed(mechanism, outputs, study),
             bound=1.0,
-            outputs=outputs,
-            study=study,
             group=group,
             max_iter=max_iter,
             reference="last",
@@ -284,36 +239,31 @@ class Settings:
             ),
             alpha=alpha,
             survey=None,
-            **{"k": "paper", "strategy": "sample"} | strategy,
         )
 
     def __post_init__(self) -> None:
-        epsilon(self.epsilon)
+        if self.epsilon is not None:
+            check_epsilon(self.epsilon)
         validate(self)
-        strategy, mechanism = self.strategy, self.mechanism
-        if strategy == AUTO:
-            named = mechanism not in (None, AUTO, DIRECTIONS) or any(
-                getattr(self, name) != getattr(Settings, name) for name in _FOR_SAMPLES
-            )
-            strategy = "sample" if named else DIRECTIONS
-        if mechanism is not None and strategy == DIRECTIONS:
-            if mechanism not in (AUTO, DIRECTIONS):
-                raise DomainError(
-                    "strategy='directions' needs no mechanism: leave it out, or choose "
-                    f"strategy='sample'; got mechanism={mechanism!r}."
-                )
-            mechanism = DIRECTIONS
-        elif mechanism == AUTO:
-            mechanism = "near-zero"
-        if self.fleet is not None and strategy != DIRECTIONS:
-            raise DomainError(f"fleet is for directions alone; got strategy {strategy!r}.")
-        object.__setattr__(self, "strategy", strategy)
-        object.__setattr__(self, "mechanism", mechanism)
+        if self.strategy == AUTO:
+            object.__setattr__(self, "strategy", Directions())
 
     @property
     def private(self) -> bool:
-        """Whether there is a mechanism; if not, vehicles send their gradients without noise."""
-        return self.mechanism is not None
+        """Whether vehicles spend a budget; if not, they send their gradients without noise."""
+        return self.epsilon is not None
+
+    @property
+    def budget(self) -> float:
+        """The epsilon of a vehicle; `DomainError` without privacy."""
+        if self.epsilon is None:
+            raise DomainError("this needs privacy: give an epsilon; got epsilon=None.")
+        return self.epsilon
+
+    @property
+    def _takes_length(self) -> bool:
+        """Whether the length of a gradient is clipped, and not each number."""
+        return cast(Strategy, self.strategy).takes_length
 
     def plan(
         self, dimensions: int, length: float = 1.0, mean_length: float = LINEAR_LENGTH
@@ -427,7 +377,7 @@ class Settings:
         >>> [Settings(1.0, survey=None).clip_for(prior, n).length for n in (10_000, 1_000_000)]
         [0.601, 0.905]
         """
-        if prior is None or self.strategy != DIRECTIONS:
+        if prior is None or not self._takes_length:
             return None
         if not self.private and isinstance(self.bound, str):
             return Clip.loose(prior)
@@ -450,19 +400,14 @@ class Settings:
         length: float = 1.0,
         mean_length: float = LINEAR_LENGTH,
     ) -> Plan | NoPrivacy:
-        if self.strategy == DIRECTIONS:
+        strategy = cast(Strategy, self.strategy).for_gradients(mean_length)
+        if strategy.takes_length:
             schema = Schema.vector(dimensions, length=self._bound(length))
-            options: dict[str, Any] = {"strategy": DIRECTIONS} | {
-                name: getattr(self, name) for name in _FOR_DIRECTIONS
-            }
-            if isinstance(self.mean_length, str):
-                options["mean_length"] = mean_length
         else:
             schema = Schema.vector(dimensions, self._bound(1.0))
-            options = {name: getattr(self, name) for name in PLAN_OPTIONS}
-        if not self.private:
+        if self.epsilon is None:
             return NoPrivacy(schema)
-        return Plan(schema, each_part(exact(self.epsilon), participations), **options)
+        return Plan(schema, each_part(exact(self.epsilon), participations), strategy)
 
     def _bound(self, rule: float) -> float:
         """Return the bound as a number, given what "auto" is."""
@@ -486,7 +431,8 @@ class Settings:
 
         Examples
         --------
-        >>> round(Settings(epsilon=4.0, mechanism="hm-tp", participations=2).price(33), 1)
+        >>> from fedldp.plan.strategies import Sample
+        >>> round(Settings(4.0, Sample(mechanism="hm-tp"), participations=2).price(33), 1)
         3.6
         """
         if not self.private:
@@ -531,7 +477,7 @@ class Settings:
                 f"epsilons must be a list, one for each vehicle; got {epsilons!r:.80}."
             )
         if not self.private:
-            raise DomainError("epsilons need a mechanism; got mechanism=None. Leave epsilons out.")
+            raise DomainError("without privacy there are no epsilons: leave them out.")
         found, places = np.unique(chosen, return_inverse=True)
         return [replace(self, epsilon=float(each)) for each in found], places
 
@@ -556,7 +502,7 @@ class Settings:
         """
         if not isinstance(self.optimizer, str):
             return self.optimizer
-        return NoiseAware() if linear and self.strategy == DIRECTIONS else Adam()
+        return NoiseAware() if linear and self._takes_length else Adam()
 
     def _surveys_by_default(self, linear: bool) -> bool:
         """Return whether somebody is surveyed if `survey` is "auto"."""
@@ -564,7 +510,7 @@ class Settings:
             return False
         if self.optimizer_for().needs_prior:
             return True
-        return not linear and self.strategy == DIRECTIONS and isinstance(self.optimizer, Adam)
+        return not linear and self._takes_length and isinstance(self.optimizer, Adam)
 
     def survey_for(self, numbers: int, vehicles: int, linear: bool = True) -> Survey | None:
         """Return the survey that a part of the fleet answers first.
@@ -591,9 +537,8 @@ class Settings:
         if self.survey == AUTO and not self._surveys_by_default(linear):
             return None
         asked = round(self.survey_share * vehicles)
-        epsilon = self.epsilon if self.private else None
-        kind = choose(self.survey, numbers, asked, epsilon)
-        return None if kind is None else Survey(kind, numbers, epsilon)
+        kind = choose(self.survey, numbers, asked, self.epsilon)
+        return None if kind is None else Survey(kind, numbers, self.epsilon)
 
     def target_survey_for(self, clip: Clip | None, vehicles: int) -> Survey | None:
         """Return the survey of the target of a linear regression.
@@ -729,7 +674,7 @@ class Settings:
             The recipe.
         """
         optimizer = self.optimizer_for(linear)
-        falls = not linear and self.strategy == DIRECTIONS
+        falls = not linear and self._takes_length
         rate = auto_rate(distance, dimensions, rounds)
         optimizer = optimizer.resolve(rate, LINEAR if falls else "constant")
         falling = optimizer.steps.schedule == LINEAR
@@ -823,10 +768,6 @@ class Settings:
         )
 
 
-_FOR_SAMPLES = ("k", "outputs", "threshold", "study")
-_FOR_DIRECTIONS = ("mean_length", "fleet")
-
-
 def _variance_of_a_report(plan: Plan | NoPrivacy, goal: Objective) -> float:
     """Return the most that the variance of a coordinate of one report is, by its public length.
 
@@ -839,13 +780,6 @@ def _variance_of_a_report(plan: Plan | NoPrivacy, goal: Objective) -> float:
     noise = float(coder.noise_at(LINEAR_LENGTH)) / part.share
     return (noise + LINEAR_LENGTH**2) * attribute.estimand.half_width**2
 
-
-PLAN_OPTIONS = tuple(  # that a plan for gradients is made with
-    each.name
-    for each in fields(Settings)
-    if each.name in signature(Plan).parameters
-    and each.name not in ("epsilon", "estimator", *_FOR_DIRECTIONS)
-)
 
 # Options of commands that --paper decides.
 PAPER_DECIDES = (

@@ -44,6 +44,7 @@ from fedldp.learn.clipping import SPREADS, WIDENING_ERRORS, ClippedShare
 from fedldp.learn.features import Features, Scaling
 from fedldp.plan.parts import Matrix, Values
 from fedldp.plan.plan import Plan
+from fedldp.plan.strategies import Sample
 from fedldp.randomness import Source
 from fedldp.results.estimate import RATIO, Mean, estimate
 from fedldp.results.tally import Tally
@@ -450,7 +451,7 @@ class Survey:
         found = []
         for each in self.rounds:
             number = Number(each.name, *each.bounds, size=each.coordinates(self.numbers))
-            found.append(Plan(Schema((number,)), self.epsilon, mechanism="hm-tp"))
+            found.append(Plan(Schema((number,)), self.epsilon, Sample(mechanism="hm-tp")))
         return tuple(found)
 
     @property

@@ -215,7 +215,8 @@ class Training:
     >>> from fedldp.learn.objectives import objective
     >>> x = np.c_[fedldp.source(1).uniform(20_000) * 2 - 1, np.ones(20_000)]
     >>> task = Linear(objective("logistic"), Arrays(x, np.where(x[:, 0] > 0.2, 1.0, -1.0)))
-    >>> plan = Plan(Schema.vector(2, bound=1.0), epsilon=2.0, mechanism="near-zero")
+    >>> from fedldp import Sample
+    >>> plan = Plan(Schema.vector(2, bound=1.0), 2.0, Sample(mechanism="near-zero"))
     >>> procedure = Procedure(plan, Recipe(Adam(learning_rate=0.2)), group=500)
     >>> training = Training(task, procedure, fedldp.source(2))
     >>> *_, last = training

@@ -91,7 +91,7 @@ class CompiledPlan:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> compile_plan(plan.to_json(), cap="1.0").flash_bytes
     296
     """
@@ -121,7 +121,8 @@ class CompiledPlan:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> print(compile_plan(plan.to_json(), cap="1.0").to_header("trip"))
         /* A plan of which each report costs 1.0: 1.
         ...
@@ -152,7 +153,7 @@ def compile_plan(text: str, cap: float | str | Fraction) -> CompiledPlan:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> compile_plan(plan.to_json(), cap=1).columns[0].name
     'speed'
     """

@@ -1,10 +1,11 @@
 """Plans: one file that both sides hold, from which everything else follows.
 
-A plan is a schema and parts. `_strategies` forms the parts: which attributes belong together, how
-many of them a vehicle answers, and which coders its attributes choose from. A part (`parts`) knows
-where the answers of each attribute lie, in a record and in a tally; a coder (`coders`) knows what
-an answer means. From rows, `Plan.report` makes a `Report`: the records of some vehicles. From its
-bytes, `Plan.parse` makes a `Tally`, whose `estimate` has a result for each attribute.
+A plan is a schema and parts. A strategy (`strategies`) forms the parts: which attributes belong
+together, how many of them a vehicle answers, and which coders its attributes choose from. A part
+(`parts`) knows where the answers of each attribute lie, in a record and in a tally; a coder
+(`coders`) knows what an answer means. From rows, `Plan.report` makes a `Report`: the records of
+some vehicles. From its bytes, `Plan.parse` makes a `Tally`, whose `estimate` has a result for each
+attribute.
 """
 
 import hashlib
@@ -28,11 +29,12 @@ from fedldp.coders.channel import channel_epsilon
 from fedldp.counting import counts
 from fedldp.counting.counts import Counted
 from fedldp.errors import DomainError, PrivacyError
-from fedldp.mechanisms import AnyMechanism, Mechanism
+from fedldp.mechanisms import AnyMechanism
 from fedldp.plan import expectation, report, strategies
 from fedldp.plan.expectation import Expectation
 from fedldp.plan.parts import Matrix, Part, Values, from_documents, to_documents
 from fedldp.plan.report import Report
+from fedldp.plan.strategies import AUTO, Paper, Strategy
 from fedldp.randomness import (
     Source,
     StudySource,
@@ -65,41 +67,19 @@ class Plan:
         The attributes that a vehicle is asked for.
     epsilon
         The privacy budget of one report, from 0.001 to 16.
-    mechanism
-        How numbers are made private: a name (see `mechanism_names`), a class, or a mechanism with
-        options of its own, such as `Optimal(2.0, outputs=7)`, whose epsilon must be the plan's.
-        The plan gives it each answer's part of the budget.
-    k
-        How many coordinates a vehicle answers, with epsilon/k each: a number, `"best"` for the
-        number with the least expected error, or `"paper"` for floor(epsilon / 2.5), at
-        least 1.
     strategy
-        `"sample"`: each vehicle chooses k coordinates with its own randomness. `"split"`: it
-        answers all d coordinates with epsilon/d each. `"paper"`: the budget is divided between
-        numbers and categories. `"cube"`: all numbers are answered at once, with one sign each.
-        `"directions"`: a vector with a bound on its length, such as a gradient
-        (`Schema.vector(d, length=1.0)`), is answered with one of some random directions.
-        `expected_error` tells which one to choose.
-    outputs
-        The number of outputs of the mechanism's channel: see `Mechanism.channel`.
-    threshold
-        The threshold of a cube: see `CubeCoder.of`.
-    variance
-        A public guess of the variance of the numbers on the scale of [-1, 1], for `k="best"`.
-    mean_length
-        For directions: a public guess of the mean length of the vectors, as a share of the bound.
-        By default it is 1.
-    fleet
-        For directions: the largest number of vehicles that may answer, by default ten million. See
-        `fedldp.coders.DirectionsCoder.of`.
+        How the budget is divided: `Sample`, `Split`, `Paper`, `Cube` or `Directions` with their own
+        options, or the name of one. `"sample"`: each vehicle chooses k coordinates with its own
+        randomness. `"split"`: it answers all d coordinates with epsilon/d each. `"paper"`: the
+        budget is divided between numbers and categories. `"cube"`: all numbers are answered at
+        once, with one sign each. `"directions"`: a vector with a bound on its length is answered
+        with one of some random directions. `"auto"` is directions for such a vector, and sample
+        otherwise. `expected_error` tells which one to choose.
     compact
         Send categories in few bits: of the coders whose error is at most a tenth above the least
         one, that with the fewest bits. It is mostly `fedldp.coders.Lines`, which older vehicles do
         not know: the plan then has format 2. By default only categories that format 1 cannot
         express use it, such as those with more than 65,536 labels.
-    study
-        Use the mechanism's own floating-point `perturb`, as in the paper. Such a plan can be
-        simulated; it can neither be written nor be used for release.
     estimator
         What `Tally.estimate` does by default. It is written to the file only if it is not
         `"ratio"`; vehicles do not need it.
@@ -134,38 +114,16 @@ class Plan:
         self,
         schema: Schema,
         epsilon: float,
+        strategy: str | Strategy = AUTO,
         *,
-        mechanism: AnyMechanism = "dominant",
-        k: int | str = "best",
-        strategy: str = "sample",
-        outputs: int | None = None,
-        threshold: int | str = "best",
-        variance: float = strategies.UNIFORM,
-        mean_length: float | None = None,
-        fleet: int | None = None,
         compact: bool = False,
-        study: bool = False,
         estimator: str = RATIO,
     ) -> None:
         if not isinstance(schema, Schema):
             raise DomainError(
                 f"schema must be a Schema, such as Schema.of returns; got {schema!r}."
             )
-        _check_epsilon(mechanism, epsilon)
-        parts = strategies.parts_of(
-            schema,
-            vehicle.exact(channel_epsilon(epsilon)),
-            name=mechanism,
-            k=k,
-            strategy=strategy,
-            outputs=outputs,
-            threshold=threshold,
-            variance=variance,
-            study=study,
-            mean_length=mean_length,
-            fleet=fleet,
-            few_bits=compact,
-        )
+        parts = strategies.parts_of(schema, epsilon, strategy, compact=compact)
         self._set(parts[0].schema, float(epsilon), parts, estimator)
 
     @classmethod
@@ -218,22 +176,13 @@ class Plan:
         >>> [(part.k, float(part.epsilon)) for part in plan.parts], plan.estimator
         ([(2, 6.0), (1, 3.0)], 'horvitz-thompson')
         """
-        name: Any = getattr(mechanism, "name", mechanism)
-        choices: dict[str, Any] = {"k": "paper"} | strategies.as_printed(name)
-        if choices["strategy"] != "cube":
-            choices["strategy"] = "paper"
-        if name == "laplace" and isinstance(schema, Schema):
+        strategy: strategies.Strategy = strategies.as_printed(mechanism, outputs, study)
+        if isinstance(strategy, strategies.Split) and isinstance(schema, Schema):
             numbers = sum(each.size for each in schema.attributes if each.inputs.numeric)
-            choices["k"] = max(1, numbers)
-        return cls(
-            schema,
-            epsilon,
-            mechanism=mechanism,
-            outputs=strategies.outputs_as_printed(name, outputs, study),
-            study=study,
-            estimator=HORVITZ_THOMPSON,
-            **choices,
-        )
+            strategy = Paper(max(1, numbers), mechanism, strategy.outputs, study)
+        elif isinstance(strategy, strategies.Sample):
+            strategy = Paper("paper", mechanism, strategy.outputs, study)
+        return cls(schema, epsilon, strategy, estimator=HORVITZ_THOMPSON)
 
     @classmethod
     def from_parts(
@@ -391,7 +340,8 @@ class Plan:
         Examples
         --------
         >>> import fedldp
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1))
         <Report of 2 vehicles, 1 bit each, for plan 6e5cc23400e34c>
         """
@@ -437,7 +387,8 @@ class Plan:
         --------
         >>> import fedldp
         >>> from fedldp.plan.parts import Matrix
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> batches = (Matrix(np.full((8, 1), 30.0)) for _ in range(3))
         >>> plan.report_batches(batches, fedldp.source(1)).vehicles
         24
@@ -474,7 +425,8 @@ class Plan:
         --------
         >>> import fedldp
         >>> from fedldp.plan.parts import Matrix
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> len(plan.records(Matrix(np.array([[30.0], [48.0]])), fedldp.source(1)))
         2
         """
@@ -499,7 +451,8 @@ class Plan:
 
         Examples
         --------
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> list(plan.chunks(100_000))
         [(0, 65536), (65536, 100000)]
         """
@@ -529,7 +482,8 @@ class Plan:
         Examples
         --------
         >>> import fedldp
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> plan.parse(plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1)))
         <Tally of 2 reports for plan 6e5cc23400e34c>
         """
@@ -571,7 +525,8 @@ class Plan:
         Examples
         --------
         >>> import fedldp
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> source = fedldp.source(1)
         >>> packets = [plan.report([{"speed": 30}], source).to_bytes() for _ in range(100)]
         >>> plan.count([*packets, b"damaged", None])
@@ -589,7 +544,8 @@ class Plan:
 
         Examples
         --------
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> plan.tally()
         <Tally of 0 reports for plan 6e5cc23400e34c>
         """
@@ -618,7 +574,8 @@ class Plan:
         Examples
         --------
         >>> import tempfile
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> path = Path(tempfile.mkdtemp(), "tally.json")
         >>> plan.tally().save(path)
         >>> plan.load_tally(path).reports
@@ -656,7 +613,8 @@ class Plan:
         Examples
         --------
         >>> import fedldp
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 4.0, Sample(mechanism="hm-tp"))
         >>> plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
         <Estimate from 10,000 reports: speed 29.81 ± 0.16>
         """
@@ -687,7 +645,8 @@ class Plan:
         --------
         >>> import fedldp
         >>> from fedldp.plan.parts import Matrix
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> batches = (Matrix(np.full((8, 1), 30.0)) for _ in range(3))
         >>> plan.simulate_batches(batches, fedldp.source(1)).reports
         24
@@ -899,7 +858,8 @@ class Plan:
         Examples
         --------
         >>> import fedldp
-        >>> plan = Plan(Schema.vector(100, bound=1.0), epsilon=1.0, mechanism="hm-tp")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.vector(100, bound=1.0), 1.0, Sample(mechanism="hm-tp"))
         >>> found = plan.influence(0.01)["x"]
         >>> round(found.together, 2), round(found.spread, 2)
         (2.57, 0.05)
@@ -930,7 +890,8 @@ class Plan:
 
         Examples
         --------
-        >>> plan = Plan(Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> from fedldp import Sample
+        >>> plan = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="duchi"))
         >>> Plan.from_json(plan.to_json()) == plan
         True
         """
@@ -1018,17 +979,6 @@ class Plan:
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
-
-
-def _check_epsilon(mechanism: AnyMechanism, epsilon: float) -> None:
-    """Refuse a mechanism that was made with another epsilon than the plan's."""
-    if isinstance(mechanism, Mechanism) and mechanism.epsilon != epsilon:
-        name = type(mechanism).__name__
-        raise DomainError(
-            f"the mechanism's epsilon must be the plan's, {epsilon!r}; got {mechanism!r}. A plan "
-            "divides its own epsilon among a vehicle's answers: give the mechanism that epsilon, "
-            f"or pass the class, mechanism={name}."
-        )
 
 
 def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> Plan:

@@ -79,7 +79,7 @@ class Report:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> report = plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1))
     >>> report
     <Report of 2 vehicles, 1 bit each, for plan 6e5cc23400e34c>
@@ -120,7 +120,8 @@ class Report:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> data = plan.report([{"speed": 30}], fedldp.source(1)).to_bytes()
         >>> Report.from_bytes(data, plan).vehicles
         1
@@ -139,7 +140,8 @@ class Report:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> len(plan.report([{"speed": 30}] * 8, fedldp.source(1)).to_bytes())
         17
         """

@@ -70,7 +70,7 @@ class Estimate(Mapping[str, Result]):
     --------
     >>> import fedldp
     >>> schema = fedldp.Schema.of(speed=(0, 50), fuel=["petrol", "none"])
-    >>> plan = fedldp.Plan(schema, epsilon=4.0, mechanism="hm-tp")
+    >>> plan = fedldp.Plan(schema, 4.0, fedldp.Sample(mechanism="hm-tp"))
     >>> rows = [{"speed": 30, "fuel": "none"}] * 10_000
     >>> estimate = plan.simulate(rows, fedldp.source(1)).estimate()
     >>> estimate
@@ -138,7 +138,8 @@ class Estimate(Mapping[str, Result]):
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 4.0, fedldp.Sample(mechanism="hm-tp"))
         >>> estimate = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
         >>> estimate.to_frame().shape
         (1, 7)
@@ -355,7 +356,8 @@ def combine_estimates(*estimates: Estimate) -> Estimate:
     --------
     >>> import fedldp
     >>> schema, x = fedldp.Schema.of(x=(-1, 1)), fedldp.source(1).uniform((10_000, 1))
-    >>> cautious, bold = (fedldp.Plan(schema, e, mechanism="hm-tp") for e in (1.0, 4.0))
+    >>> sample = fedldp.Sample(mechanism="hm-tp")
+    >>> cautious, bold = (fedldp.Plan(schema, e, sample) for e in (1.0, 4.0))
     >>> both = combine_estimates(
     ...     cautious.simulate(x[:5000], fedldp.source(2)).estimate(),
     ...     bold.simulate(x[5000:], fedldp.source(3)).estimate(),
@@ -407,7 +409,7 @@ def compare_estimates(one: Estimate, other: Estimate) -> Estimate:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 4.0, fedldp.Sample(mechanism="hm-tp"))
     >>> spring = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
     >>> autumn = plan.simulate([{"speed": 28}] * 10_000, fedldp.source(2)).estimate()
     >>> compare_estimates(spring, autumn)["speed"].interval.round(1)

@@ -102,7 +102,7 @@ class Plausibility:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> found = plan.simulate([{"speed": 30}] * 1000, fedldp.source(1)).plausibility()
     >>> bool(found), found.checks, found.findings
     (True, 2, ())
@@ -253,7 +253,7 @@ def equal_reports(parts: Sequence[Part], copies: Sequence[int]) -> float:
     most C(n, m) times that. The smaller of both bounds, doubled, is returned.
 
     >>> import fedldp
-    >>> few = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> few = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> many = fedldp.Plan(fedldp.Schema.vector(9, length=1), epsilon=1.0, strategy="directions")
     >>> equal_reports(few.parts, [40, 60]), equal_reports(many.parts, [2] * 50) < 1e-200
     (1.0, True)

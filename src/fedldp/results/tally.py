@@ -73,7 +73,7 @@ class Tally:
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> report = plan.report([{"speed": 30}, {"speed": 48}], fedldp.source(1))
     >>> tally = plan.tally() + report + report.to_bytes()
     >>> tally
@@ -173,7 +173,8 @@ class Tally:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 4.0, fedldp.Sample(mechanism="hm-tp"))
         >>> tally = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1))
         >>> tally.estimate(of="fleet")["speed"]
         <Mean 29.81 ± 0.16, 10,000 answers>
@@ -229,7 +230,8 @@ class Tally:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> print(plan.tally().to_json()[:60])
         {"counts":[[0,0]],"format":"fedldp tally 1","plan":"6e5cc234
         """
@@ -264,7 +266,8 @@ class Tally:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> tally = plan.simulate([{"speed": 30}] * 1000, fedldp.source(1))
         >>> len(tally.to_bytes()), len(tally.to_json())
         (90, 137)
@@ -302,7 +305,8 @@ class Tally:
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> Tally.from_bytes(plan.tally().to_bytes(), plan) == plan.tally()
         True
         """
@@ -342,7 +346,8 @@ class Tally:
         Examples
         --------
         >>> import fedldp, tempfile
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
         >>> path = f"{tempfile.mkdtemp()}/tally.json"
         >>> plan.tally().save(path)
         >>> plan.load_tally(path) == plan.tally()

@@ -11,6 +11,7 @@ from engine_shards import OTHER, PLAN
 from fedldp import Manifest, Plan, Schema
 from fedldp.counting.engines._work import Files, Work
 from fedldp.errors import DataWarning, DomainError, MissingExtra, WireError
+from fedldp.plan.strategies import Sample
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5, 16])
@@ -68,7 +69,7 @@ def test_copies_are_told(shards, tmp_path):
 
 
 def test_a_plan_for_study_is_refused_before_anything_is_sent():
-    study = Plan(Schema.of(speed=(0, 50)), 1.0, mechanism="laplace", study=True)
+    study = Plan(Schema.of(speed=(0, 50)), 1.0, Sample(mechanism="laplace", study=True))
     with pytest.raises(DomainError, match="a plan for study"):
         Work.of(study)
     with pytest.raises(DomainError, match="must not be negative"):

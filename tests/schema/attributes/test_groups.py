@@ -16,7 +16,7 @@ from fedldp.datasets.files import from_file
 from fedldp.errors import DataWarning, DomainError, UnknownName, WireError
 from fedldp.learn.features import Features
 from fedldp.plan.parts import Part, rounded
-from fedldp.plan.strategies import Offered
+from fedldp.plan.strategies import Offered, Sample
 from fedldp.schema.attributes.grouped import Differences
 
 MODEL = Category("model", ["Alpha", "Beta", "Gamma", "other"])
@@ -160,7 +160,7 @@ def test_the_plan_chooses_the_grid_with_the_least_error(epsilon):
 
 def test_a_plan_writes_the_grid_that_it_chose():
     schema = Schema((OPTIONAL, Within("x", OPTIONAL, MODEL)))
-    plan = Plan(schema, 8.0, k=1)
+    plan = Plan(schema, 8.0, Sample(k=1))
     assert plan.schema["speed"].grid == 17
     assert plan.schema["x"].of.grid > 2
     assert Plan.from_json(plan.to_json()).schema == plan.schema
@@ -438,7 +438,7 @@ def test_shares_of_groups_know_that_the_number_of_answers_is_random():
     model, fuel = Category("model", ["A", "B", "C"]), Category("fuel", ["gas", "none"])
     by_model = Within("speed by model", Number("speed", 0, 100), model)
     schema = Schema((by_model, Within("fuel by model", fuel, model), Number("age", 0, 9)))
-    plan = Plan(schema, 6.0, k=1)  # a third of the vehicles answers each
+    plan = Plan(schema, 6.0, Sample(k=1))  # a third of the vehicles answers each
     missed = np.zeros((2, 3), int)
     for seed in range(200):
         models = rng.choice(3, 1000, p=shares)
@@ -457,7 +457,7 @@ def test_shares_of_groups_know_that_the_number_of_answers_is_random():
 
 def test_errors_of_one_frequency_agree_with_the_joint_ones():
     table = Within("fuel by model", FUEL, Category("model", ["A", "B"]))
-    plan = Plan(Schema((table, Number("age", 0, 9))), 2.0, k=1)
+    plan = Plan(Schema((table, Number("age", 0, 9))), 2.0, Sample(k=1))
     rows = {"fuel": ["petrol", "diesel", "diesel", "none"] * 1000, "model": [*"AABAB"] * 800}
     tally = plan.simulate(rows | {"age": [1] * 4000}, fedldp.source(1))
     for estimator in ("ratio", "horvitz-thompson"):

@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from spellings import flat_plan
 
 import fedldp
 from fedldp import Category, Plan, Schema, vehicle
@@ -94,7 +95,7 @@ def test_its_values_are_read_and_counted(schema):
 
 @pytest.mark.parametrize("options", [{}, {"strategy": "paper"}, {"strategy": "cube"}])
 def test_a_plan_takes_it_from_rows_to_an_estimate(schema, options):
-    plan = Plan(schema, 4.0, **options)
+    plan = flat_plan(schema, 4.0, **options)
     assert plan.to_json().startswith('{"epsilon":"4.0","format":"fedldp plan 2"')
     assert Plan.from_json(plan.to_json()) == plan
     with pytest.warns(DataWarning, match="speed: 10,000 of 40,000"):

@@ -27,7 +27,7 @@ class Work:
     """How to count and merge on a worker; small, and the same for all of them.
 
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> work = Work.of(plan)
     >>> work.merged([work.counted([b"damaged"]), work.counted([None])])
     <Counted: 0 vehicles in 0 packets; 2 packets refused (missing 1, length 1)>

@@ -50,7 +50,7 @@ class CountFiles(beam.PTransform):  # type: ignore[misc]
     --------
     >>> import apache_beam as beam, fedldp, pathlib, tempfile
     >>> from fedldp.counting.engines.beam import CountFiles
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> report = plan.report([{"speed": 30}] * 100, fedldp.source(1))
     >>> _ = (folder / "monday.bin").write_bytes(report.to_bytes())
@@ -110,7 +110,7 @@ class CountPackets(beam.PTransform):  # type: ignore[misc]
     --------
     >>> import apache_beam as beam, fedldp
     >>> from fedldp.counting.engines.beam import CountPackets
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> packet = plan.report([{"speed": 30}], fedldp.source(1)).to_bytes()
     >>> with beam.Pipeline("FnApiRunner") as pipeline:
     ...     packets = pipeline | beam.Create([packet, packet, b"damaged"])

@@ -59,7 +59,7 @@ def count_files(
     --------
     >>> import fedldp, pathlib, tempfile
     >>> from fedldp.counting.engines import dask
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> for day in range(3):
     ...     report = plan.report([{"speed": 30}] * 100, fedldp.source(day))

@@ -62,7 +62,7 @@ def count_packets(
     --------
     >>> import duckdb, fedldp
     >>> from fedldp.counting.engines.duckdb import count_packets
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> packet = plan.report([{"speed": 30}], fedldp.source(1)).to_bytes()
     >>> query = "SELECT $packet AS packet FROM range(1000)"
     >>> count_packets(plan, duckdb.sql(query, params={"packet": packet}))

@@ -73,7 +73,7 @@ def count_files(
     --------
     >>> import fedldp, pathlib, tempfile
     >>> from fedldp.counting.engines import spark
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> report = plan.report([{"speed": 30}] * 100, fedldp.source(1))
     >>> _ = (folder / "monday.bin").write_bytes(report.to_bytes())
@@ -124,7 +124,7 @@ def count_packets(plan: Plan, frame: "DataFrame", *, column: str | None = None) 
     >>> import fedldp
     >>> from fedldp.counting.engines import spark
     >>> from pyspark.sql import SparkSession
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=1.0, mechanism="duchi")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 1.0, fedldp.Sample(mechanism="duchi"))
     >>> packet = plan.report([{"speed": 30}], fedldp.source(1)).to_bytes()
     >>> session = SparkSession.getActiveSession()
     >>> frame = session.createDataFrame([(packet,), (b"damaged",)], "packet binary")

@@ -689,7 +689,7 @@ class Differences(_Several):
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 4.0, fedldp.Sample(mechanism="hm-tp"))
     >>> spring = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
     >>> autumn = plan.simulate([{"speed": 28}] * 10_000, fedldp.source(2)).estimate()
     >>> fedldp.compare_estimates(spring, autumn)["speed"]
@@ -721,7 +721,8 @@ class Differences(_Several):
         Examples
         --------
         >>> import fedldp
-        >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+        >>> schema = fedldp.Schema.of(speed=(0, 50))
+        >>> plan = fedldp.Plan(schema, 4.0, fedldp.Sample(mechanism="hm-tp"))
         >>> found = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()["speed"]
         >>> Differences.of(found, found).values
         array([0.])

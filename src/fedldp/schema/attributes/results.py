@@ -245,7 +245,7 @@ class Result(ABC):
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 4.0, fedldp.Sample(mechanism="hm-tp"))
     >>> estimate = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
     >>> isinstance(estimate["speed"], Result), estimate["speed"].labels
     (True, ())
@@ -416,7 +416,7 @@ class Mean(Result):
     Examples
     --------
     >>> import fedldp
-    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), epsilon=4.0, mechanism="hm-tp")
+    >>> plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 4.0, fedldp.Sample(mechanism="hm-tp"))
     >>> estimate = plan.simulate([{"speed": 30}] * 10_000, fedldp.source(1)).estimate()
     >>> speed = estimate["speed"]
     >>> round(speed.mean, 1), speed.interval.round(1), speed.answers
