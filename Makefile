@@ -25,7 +25,7 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
 	test-accountant test-deploy test-faults test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor test-public \
-	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs bench-distributions bench-regression \
+	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs ten-million bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist solutions mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
@@ -181,6 +181,9 @@ bench-mqtt: $(VENV)/test.done  ## bytes that a vehicle sends and receives over M
 
 bench-fleet-costs: $(VENV)/test.done  ## what a vehicle's answer costs server, database and proxy: needs PostgreSQL and nginx
 	$(BIN)/python benchmarks/fleet_costs.py $(BENCH)
+
+ten-million: $(VENV)/test.done  ## what a job of ten million vehicles costs, from what bench-fleet-costs measured
+	$(BIN)/python benchmarks/ten_million.py --write docs/scale.md
 
 bench-distributions: $(VENV)/test.done  ## distributions of the flights: bins beside square wave and EM
 	$(BIN)/python benchmarks/distributions.py $(BENCH)

@@ -14,17 +14,20 @@ import sqlite3
 import ssl
 import sys
 import tempfile
+import time
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import mqtt
 import pages
 from pages import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fleet/tests/helpers"))
 
-from engine_cases import OPERATOR, answer_to, statistic
+from engine_cases import OPERATOR, START, answer_to, prepared, statistic
 from fleet_server import OPEN
 from postgresql_server import PostgreSQLServer
 from proxied_fleet import ProxiedFleet
@@ -33,7 +36,9 @@ from server_process import HOST, free_port, wait_until
 
 from fedldp_fleet.messages import Acknowledgement, Announcement, Call, Offers, Verdict
 from fedldp_fleet.questions import Question
+from fedldp_fleet.server.desk import MOST_AT_ONCE, _Jobs
 from fedldp_fleet.store.base import Member
+from fedldp_fleet.store.postgresql import PostgreSQLStore
 
 VEHICLES, CONNECTIONS, HANDSHAKES = 3000, 64, 1500
 CONSTANTS = Path(__file__).with_name("fleet_costs.json")
@@ -201,6 +206,59 @@ def handshake_bytes(fleet: ProxiedFleet) -> int:
             incoming.write(received)
 
 
+def lock_cost(database: PostgreSQLServer) -> float:
+    """Return for how long a vehicle holds the lock of all processes, in microseconds.
+
+    Its call and its answer are in transactions with those of many others.
+    """
+    with closing(PostgreSQLStore(database.make_database("lock"))) as store:
+        machine = prepared(store, statistic(wanted=VEHICLES), agents=VEHICLES)
+        with store.reading() as inside:
+            opened = inside.round("spring", 1)
+            if opened is None:
+                raise RuntimeError("the round is not open")
+            asked = Question.from_bytes(inside.question(opened.digest) or b"")
+        names = [f"agent-{number}" for number in range(VEHICLES)]
+        answers = [answer_to(asked, name) for name in names]
+        parsed = machine.parse(_Jobs(store), answers)
+        before = time.process_time() + seconds_of(database.process.pid)
+        for first in range(0, VEHICLES, MOST_AT_ONCE):
+            some = range(first, min(first + MOST_AT_ONCE, VEHICLES))
+            with store.transaction() as inside:
+                inside.expect([names[each] for each in some], [])
+                for each in some:
+                    machine.call(inside, names[each], Call({"spring": 1}), START)
+            keys = [(answers[n].job, answers[n].round, answers[n].identifier) for n in some]
+            with store.transaction() as inside:
+                inside.expect([names[each] for each in some], keys)
+                for each in some:
+                    machine.deliver(inside, names[each], answers[each], parsed[each], START)
+        spent = time.process_time() + seconds_of(database.process.pid) - before
+        return 1e6 * spent / VEHICLES
+
+
+def member_bytes() -> float:
+    """Return what an enrolled agent takes in the memory of each process."""
+    tracemalloc.start()
+    held = {
+        name.encode(): Member(name, 1, os.urandom(32))
+        for name in (f"car-{number}" for number in range(10 * VEHICLES))
+    }
+    size = tracemalloc.get_traced_memory()[0] / len(held)
+    tracemalloc.stop()
+    return size
+
+
+def broker_costs() -> tuple[float, float]:
+    """Return what an answer over MQTT costs the broker and the server, in microseconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        broker = mqtt.Mosquitto(Path(folder) / "broker", "car")
+        with broker:
+            before = seconds_of(broker.process.pid)
+            server = mqtt.server_costs(broker).seconds
+            return 1e6 * (seconds_of(broker.process.pid) - before) / mqtt.ANSWERS, 1e6 * server
+
+
 def main() -> None:
     parser = pages.options(__doc__ or "")
     parser.add_argument("--constants", type=Path, default=CONSTANTS, metavar="FILE")
@@ -215,6 +273,8 @@ def main() -> None:
             "PostgreSQL, four processes": measure(4, database),
         }
         handshake, handshake_size = handshake_cost()
+        lock = lock_cost(database)
+    broker, over_mqtt = broker_costs()
     one = found["PostgreSQL"]
     rows = [
         [
@@ -233,6 +293,10 @@ def main() -> None:
         "machine": where,
         "handshake_microseconds": handshake,
         "handshake_bytes": handshake_size,
+        "lock_microseconds": lock,
+        "broker_microseconds": broker,
+        "server_over_mqtt_microseconds": over_mqtt,
+        "member_bytes": member_bytes(),
         "stores": {name: costs._asdict() for name, costs in found.items()},
     }
     chosen.constants.write_text(json.dumps(document, indent=2) + "\n", "utf-8")

@@ -7,15 +7,17 @@ import pytest
 from click.testing import CliRunner
 from engine_cases import OPERATOR, statistic
 from fleet_server import OPEN
-from road_client import Client
+from road_client import Client, authentic
 from server_process import ServerProcess
 
 from fedldp.cli.app import fedldp
 from fedldp.errors import DomainError, WireError
+from fedldp_fleet import engine
 from fedldp_fleet.jobs import to_sign
-from fedldp_fleet.server import administration, audit, backup, tokens
+from fedldp_fleet.server import administration, audit, backup, members, tokens
+from fedldp_fleet.server.guard import Guard, Refused
 from fedldp_fleet.server.work import JobFile
-from fedldp_fleet.store.base import AuditRow
+from fedldp_fleet.store.base import AuditRow, Member
 
 
 def run(*words, status=0):
@@ -159,3 +161,34 @@ def test_a_token_is_known_until_it_is_revoked(store):
         assert tokens.create(inside, "dashboard", "operator") != token
         with pytest.raises(DomainError, match="there is no token 'other'"):
             tokens.revoke(inside, "other")
+
+
+def test_a_guard_reads_what_has_changed_and_all_after_a_restore(store):
+    guard, path, joined = Guard(), b"/v1/rotate", {}
+
+    def known(agent):
+        headers = authentic(agent, joined[agent], "POST", path.decode())
+        given = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
+        try:
+            return guard.check("POST", path, given).agent == agent
+        except Refused:
+            return False
+
+    with store.transaction() as inside:
+        engine.start(inside, b"i" * 16)
+        for agent in ("car-1", "car-2"):
+            joined[agent] = members.join(inside, members.enroll(inside, agent, 1)).secret
+        guard.refresh(inside)
+        assert known("car-1")
+        assert known("car-2")
+        members.revoke(inside, "car-1")
+        guard.refresh(inside)
+        assert not known("car-1")
+        assert known("car-2")
+        # Another store, in which as much has changed, but not the same.
+        inside.set_member(Member("car-2", 1, revoked=True))
+        guard.refresh(inside)
+        assert known("car-2")
+        engine.start(inside, b"j" * 16)
+        guard.refresh(inside)
+        assert not known("car-2")

@@ -11,6 +11,7 @@ from hmac import compare_digest
 from typing import NamedTuple, final
 
 from fedldp_fleet import road
+from fedldp_fleet.engine import INCARNATION
 from fedldp_fleet.server import members
 from fedldp_fleet.store.base import Member, Transaction
 
@@ -49,16 +50,19 @@ class Guard:
 
     def __init__(self) -> None:
         self._members: dict[bytes, Member] = {}
-        self._changes = -1
+        self._changes, self._incarnation = -1, ""
         self._seen: dict[int, set[int]] = {}  # by the time in the request
         self._heard: dict[str, float] = {}  # when agents were heard, until that is stored
 
     def refresh(self, store: Transaction) -> None:
-        """Read all agents again if any was changed, by this process or another one."""
-        changes = members.changes(store)
+        """Read the agents that were changed, by this process or another one."""
+        changes, incarnation = members.changes(store), store.value(INCARNATION)
+        if incarnation != self._incarnation or changes < self._changes:
+            self._members, self._changes, self._incarnation = {}, -1, incarnation
         if changes != self._changes:
-            found = {each.agent.encode(): each for each in store.members()}
-            self._members, self._changes = found, changes
+            found = store.members_since(self._changes)
+            self._members.update((each.agent.encode(), each) for each in found)
+            self._changes = changes
 
     def check(
         self,

@@ -84,8 +84,9 @@ def changes(store: Transaction) -> int:
 
 
 def _save(store: Transaction, member: Member) -> None:
-    store.set_member(member)
-    store.set_value(CHANGES, str(changes(store) + 1))
+    change = changes(store) + 1
+    store.set_member(member._replace(change=change))
+    store.set_value(CHANGES, str(change))
 
 
 def code_hash(code: str) -> bytes:

@@ -61,6 +61,7 @@ class Member(NamedTuple):
     next_secret: bytes = b""  # from a rotation until it is first used
     code: bytes = b""  # the SHA-256 of its one-time code
     revoked: bool = False
+    change: int = 0  # the number of its last change, among those of all agents
 
 
 class AuditRow(NamedTuple):
@@ -202,6 +203,9 @@ class Transaction(Protocol):
 
     def members(self) -> list[Member]:
         """Return all agents."""
+
+    def members_since(self, change: int) -> list[Member]:
+        """Return the agents that were changed after this change."""
 
     def member(self, agent: str) -> Member | None:
         """Return an agent."""

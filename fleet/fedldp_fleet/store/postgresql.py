@@ -121,8 +121,10 @@ _TABLES = """
         secret BYTEA NOT NULL,
         next_secret BYTEA NOT NULL,
         code BYTEA NOT NULL,
-        revoked BOOLEAN NOT NULL
+        revoked BOOLEAN NOT NULL,
+        change BIGINT NOT NULL
     );
+    CREATE INDEX members_by_change ON members (change);
     CREATE TABLE tokens (
         name TEXT COLLATE "C" PRIMARY KEY,
         role TEXT NOT NULL,

@@ -82,8 +82,10 @@ KIND = Kind(
             secret BLOB NOT NULL,
             next_secret BLOB NOT NULL,
             code BLOB NOT NULL,
-            revoked INTEGER NOT NULL
+            revoked INTEGER NOT NULL,
+            change INTEGER NOT NULL
         ) WITHOUT ROWID;
+        CREATE INDEX members_by_change ON members (change);
         CREATE TABLE tokens (
             name TEXT PRIMARY KEY,
             role TEXT NOT NULL,

@@ -420,6 +420,9 @@ class Statements:
     def members(self) -> list[Member]:
         return self._members.all("ORDER BY agent")
 
+    def members_since(self, change: int) -> list[Member]:
+        return self._members.all("WHERE change > ? ORDER BY change", change)
+
     def member(self, agent: str) -> Member | None:
         return self._members.get(agent)
 
