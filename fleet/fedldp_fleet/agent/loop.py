@@ -10,6 +10,7 @@ numbers, never on the data.
 import datetime
 import hashlib
 import json
+import math
 import random
 import time
 import zlib
@@ -177,9 +178,9 @@ class Agent:
         offers = {offer.job: offer for offer in reply.offers[:MOST_JOBS]}
         for job in self._checked.keys() - offers.keys():
             del self._checked[job]
-        again = [self._offered(offer, able, began) for offer in offers.values()]
+        waits = [self._offered(offer, able, began) for offer in offers.values()]
         self._outbox.prune(signing.format_time(self._clock() - KEPT_AFTER_CLOSE))
-        return 0.0 if any(again) else reply.retry
+        return min([reply.retry, *waits])
 
     def _settle(self) -> None:
         """Find out which answers were drawn before a crash or a failure."""
@@ -191,21 +192,28 @@ class Agent:
 
     # What is asked
 
-    def _offered(self, offer: Offer, able: dict[str, int], began: float) -> bool:
-        """Answer an offer if that is possible; return whether to call again at once."""
+    def _offered(self, offer: Offer, able: dict[str, int], began: float) -> float:
+        """Answer an offer if that is possible; return when to call again for it.
+
+        That is at once if there may be more to do, after the lease if a place was not used, and
+        otherwise never.
+        """
         before = self._checked.pop(offer.job, None)
         try:
             checked = self._read(offer, before)
         except FedLDPError as error:
             self._tell_once(f"{offer.job}: {error}")
-            return False
+            return math.inf
         if checked is None:
-            return False
+            return math.inf
         self._checked[offer.job] = checked
         if offer.place is None:  # the server did not know that vehicles may answer
-            return not able.get(offer.job) and self._able(checked) > 0
+            return 0.0 if not able.get(offer.job) and self._able(checked) > 0 else math.inf
         until = began + offer.place.lease - checked.job.answer_seconds
-        return self._answered(checked, offer, until) and self._able(checked) > 0
+        is_counted = self._answered(checked, offer, until)
+        if self._able(checked) < 1:
+            return math.inf
+        return 0.0 if is_counted else offer.place.lease
 
     def _able(self, checked: Checked) -> int:
         try:
