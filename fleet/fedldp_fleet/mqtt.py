@@ -108,6 +108,7 @@ class Broker:
     port: int
     context: ssl.SSLContext | None = None  # None: without TLS
     session: ssl.SSLSession | None = field(default=None, repr=False)  # resumed the next time
+    most_waiting: int = field(default=MOST_WAITING_BYTES, repr=False)
 
     @classmethod
     def of(
@@ -353,7 +354,7 @@ class BrokerConnection:
         if kind & 0xF0 == _PUBLISH:
             message = read_published(kind, body)
             self._waiting += len(body)
-            if self._waiting > MOST_WAITING_BYTES:
+            if self._waiting > self._broker.most_waiting:
                 raise ConnectionAbortedError("the broker sends more than was asked for")
             self._messages.append(message)
         elif kind == _PUBACK:

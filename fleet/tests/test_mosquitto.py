@@ -208,6 +208,7 @@ def test_answers_count_once_and_acknowledged_ones_always_whatever_is_killed(tmp_
 
     while not have_ended():
         assert time.monotonic() < until, logs(tmp_path)
+        assert all(each.process.poll() is None for each in pools), logs(tmp_path)
         time.sleep(random_source.uniform(1, 5))
         victim = next(victims)
         if kills[victim] >= MOST_KILLS:
@@ -243,7 +244,8 @@ def test_answers_count_once_and_acknowledged_ones_always_whatever_is_killed(tmp_
         f"drawn: {len(drawn)}, acknowledged: {len(acknowledged)}, not counted: {uncounted}"
     )
     assert acknowledged <= stored <= drawn.keys()
-    assert counts == {"spring": VEHICLES, "learn": ROUNDS * group}
+    assert counts["spring"] == VEHICLES
+    assert 0 < counts["learn"] <= ROUNDS * group  # a round may have ended before all came back
     assert from_json(server.job("spring").result, PLAN).reports == VEHICLES
     assert set(uncounted) <= {"late"}
     assert sum(spent) == 2 * len(drawn)  # nobody pays twice

@@ -24,6 +24,9 @@ from fedldp_fleet.store.base import Store
 from fedldp_fleet.topics import Topics
 
 _LOG = logging.getLogger(__name__)
+MOST_WAITING_BYTES = (
+    1 << 28
+)  # of messages of the broker: the answers of many agents, each of megabytes
 PAGE_LIMITS = Limits(connections=64, connections_per_address=64)
 
 _SPARE_FILES = 192  # beside the connections of agents: the page's, and the store's
@@ -80,10 +83,11 @@ def _with_broker(folder: ServerFolder, desk: Desk, documents: Documents) -> MQTT
     if not folder.broker:
         return None
     keys = folder.broker_authority, folder.broker_certificate, folder.broker_key
-    connect = Broker.of(folder.broker, *keys).connect
+    broker = Broker.of(folder.broker, *keys)
+    broker.most_waiting = MOST_WAITING_BYTES
     client = f"server-{secrets.token_hex(8)}"
     limits = folder.vehicles_per_certificate, folder.broker_most_bytes
-    return MQTTServer(desk, documents, Topics.of(folder.broker), connect, client, *limits)
+    return MQTTServer(desk, documents, Topics.of(folder.broker), broker.connect, client, *limits)
 
 
 def _connections() -> int:

@@ -5,6 +5,7 @@ Each vehicle has its folder, its ledger and its connection. It runs until it is 
 """
 
 import secrets
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -25,10 +26,9 @@ CAP = 4
 
 class Vehicle:
     def __init__(self, folder, broker, url, operator):
-        folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "begun").exists():
-            for left in folder.iterdir():  # of a beginning that was killed
-                left.unlink()
+            shutil.rmtree(folder, ignore_errors=True)  # a beginning that was killed
+            folder.mkdir(parents=True)
             Ledger.create(folder / "ledger.db", cap=CAP).close()
             (folder / "begun").touch()
         self.ledger = Ledger(folder / "ledger.db", CAP)
