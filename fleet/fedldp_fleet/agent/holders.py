@@ -6,8 +6,9 @@ from fractions import Fraction
 from fedldp.budget.ledger import Ledger
 from fedldp.errors import DomainError
 from fedldp.schema.schema import Schema
+from fedldp.vehicle import warn_owner
 from fedldp_fleet.agent.many import Data, ManyVehicles
-from fedldp_fleet.agent.rows import FileRows, ProgramRows
+from fedldp_fleet.agent.rows import FileRows, ProgramRows, Tell
 from fedldp_fleet.agent.service import FILE, Settings
 
 ONLY_VEHICLE = "vehicle"
@@ -18,7 +19,7 @@ def many_vehicles(settings: Settings, ledger: Ledger) -> ManyVehicles:
     return ManyVehicles(rows_of(settings), ledger, settings.policy)
 
 
-def rows_of(settings: Settings) -> Data:
+def rows_of(settings: Settings, tell: Tell = warn_owner) -> Data:
     """Return where the rows of an agent come from; a file is read now."""
     entries = settings.entries
     if "schema" not in entries:
@@ -32,9 +33,9 @@ def rows_of(settings: Settings) -> Data:
     if "program" in entries:
         ids = [str(name) for name in entries.get("vehicle_ids", [ONLY_VEHICLE])]
         chosen = _everyones(settings, ids)
-        return ProgramRows(schema, settings.program(), ids, entries.get("vehicle"), chosen)
+        return ProgramRows(schema, settings.program(), ids, entries.get("vehicle"), chosen, tell)
     column, epsilons = entries.get("vehicle"), entries.get("epsilons")
-    rows = FileRows(settings.path("data"), schema, column, epsilons)
+    rows = FileRows(settings.path("data"), schema, column, epsilons, tell)
     if settings.epsilon is not None:
         rows.epsilons = _everyones(settings, rows.vehicle_ids)
     return rows

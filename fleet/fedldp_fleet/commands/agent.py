@@ -226,6 +226,25 @@ def status_command(folder: Path, as_json: bool, as_metrics: bool) -> None:
     sys.exit(1 if attention else 0)
 
 
+@agent_group.command("doctor")
+@_FOLDER
+def doctor_command(folder: Path) -> None:
+    """Check files, data, ledger and the way to the server.
+
+    \b
+    fedldp agent doctor car
+
+    It spends nothing. What it says about the data, such as how many values will
+    be clipped or replaced, is for the owner. The exit status is 1 if anything is
+    found.
+    """  # noqa: D301
+    from fedldp_fleet.agent.doctor import findings
+
+    found = list(findings(Settings.load(folder)))
+    click.echo("\n".join(found) or f"{folder} is ready.")
+    sys.exit(1 if found else 0)
+
+
 @agent_group.command("rotate")
 @_FOLDER
 def rotate_command(folder: Path) -> None:
