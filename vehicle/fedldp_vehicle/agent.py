@@ -106,6 +106,8 @@ def _make(folder: Path, options: "argparse.Namespace") -> None:
 def _rows(settings: Settings) -> Callable[[], Mapping[str, Any] | Sequence[Mapping[str, Any]]]:
     if "program" in settings.entries:
         return settings.program()
+    if "data" not in settings.entries:
+        raise DomainError("this agent reads rows from `data` or `program`; got `query`.")
     path = settings.path("data")
 
     def read() -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from fedldp.errors import DomainError
 from fedldp.schema.schema import Schema
 from fedldp.vehicle import warn_owner
 from fedldp_fleet.agent.many import Data, ManyVehicles
+from fedldp_fleet.agent.queries import query
 from fedldp_fleet.agent.rows import FileRows, ProgramRows, Tell
 from fedldp_fleet.agent.service import FILE, Settings
 
@@ -34,6 +35,12 @@ def rows_of(settings: Settings, tell: Tell = warn_owner) -> Data:
         ids = [str(name) for name in entries.get("vehicle_ids", [ONLY_VEHICLE])]
         chosen = _everyones(settings, ids)
         return ProgramRows(schema, settings.program(), ids, entries.get("vehicle"), chosen, tell)
+    if "query" in entries:
+        asked = query(entries["database"], entries["query"], settings.folder)
+        column, ids = entries.get("vehicle"), [ONLY_VEHICLE]
+        if column is not None:  # as of a file, the vehicles are those of the first reading
+            ids = sorted({str(row[column]) for row in asked()})
+        return ProgramRows(schema, asked, ids, column, _everyones(settings, ids), tell)
     column, epsilons = entries.get("vehicle"), entries.get("epsilons")
     rows = FileRows(settings.path("data"), schema, column, epsilons, tell)
     if settings.epsilon is not None:

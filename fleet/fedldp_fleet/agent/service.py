@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 FILE, LEDGER, OUTBOX, NETWORK = "agent.toml", "ledger.db", "outbox.db", "network"
 MEMBERSHIP, AUTHORITY, STATE, LOCK = "membership.json", "ca.pem", "state.json", ".agent.lock"
 BROKER = "broker.json"
+POSTGRESQL = ("postgresql://", "postgres://")  # how the address of a database begins
 NOT_ACKNOWLEDGED, NOT_REACHED = 3, 4  # exit statuses, which depend on the network alone
 STATE_FORMAT = "fedldp agent state 1"
 DOOR_SECONDS = 1.0  # between two looks at signals, while nobody connects
@@ -48,6 +49,8 @@ ENTRIES: dict[str, toml.Types] = {
     "operator": str,  # the file with the public key, or keys, one of which has signed every job
     "data": str,  # a file with rows
     "program": str,  # or "module:function", which returns rows
+    "query": str,  # or a query in SQL, which returns them
+    "database": str,  # a file of SQLite, or postgresql://...: whom the query asks
     "schema": str,  # the attributes that the rows have
     "vehicle": str,  # the column with the id of each row's vehicle
     "vehicle_ids": list,  # of a program's rows
@@ -86,8 +89,12 @@ class Settings:
                 raise DomainError("answers_per_job must be at least 1.")
             if not 0 < entries.get("tick", TICK_SECONDS) <= 3600:
                 raise DomainError("tick must be seconds, from above 0 to 3600.")
-            if ("data" in entries) == ("program" in entries):
-                raise DomainError("expected either `data` or `program`, which say where rows are.")
+            if sum(name in entries for name in ("data", "program", "query")) != 1:
+                raise DomainError(
+                    "expected one of `data`, `program` and `query`, which say where rows are."
+                )
+            if ("query" in entries) != ("database" in entries):
+                raise DomainError("`query` and `database`, which is asked, need each other.")
             return cls(path.parent, entries, cap, Policy.of(entries))
         except DomainError as error:
             raise DomainError(f"{path}: {error}") from None

@@ -11,7 +11,7 @@ import click
 from fedldp.errors import DomainError
 from fedldp.vehicle import warn_owner
 from fedldp_fleet.agent import service
-from fedldp_fleet.agent.service import FILE, LEDGER, NETWORK, Settings
+from fedldp_fleet.agent.service import FILE, LEDGER, NETWORK, POSTGRESQL, Settings
 
 if TYPE_CHECKING:
     from fedldp_fleet.transparency import Stated
@@ -22,6 +22,7 @@ _NOTES = {
     "cap": "the most epsilon that a vehicle spends in its life",
     "operator": "the public key of the operator: nothing else is answered",
     "data": "a CSV or Parquet file",
+    "query": "its columns are the attributes of the schema",
     "schema": "the attributes of the rows, with their public bounds",
     "vehicle": "the column with the id of each row's vehicle",
 }
@@ -57,6 +58,12 @@ def agent_group() -> None:
     help="A CSV or Parquet file with rows.",
 )
 @click.option("--program", help='"module:function", which returns rows, instead of a file.')
+@click.option("--query", help="A query in SQL, which returns rows, instead of a file.")
+@click.option(
+    "--database",
+    help="Whom the query asks: a file of SQLite, or postgresql://...",
+    metavar="FILE|URL",
+)
 @click.option(
     "--schema",
     required=True,
@@ -72,14 +79,21 @@ def init_command(folder: Path, operator: Path, schema: Path, **given: Any) -> No
         --data rows.csv --schema schema.toml
     fedldp agent init depot --cap 4 --operator operator.pub \\
         --data rows.parquet --schema schema.toml --vehicle car
+    fedldp agent init depot --cap 4 --operator operator.pub \\
+        --database trips.db --query "SELECT car, speed FROM trips" \\
+        --schema schema.toml --vehicle car
     """  # noqa: D301
     from fedldp.budget import ledger
     from fedldp_fleet.library import toml
 
     if (folder / FILE).exists():
         raise DomainError(f"there is an agent in {folder} already.")
-    if (given["data"] is None) == (given["program"] is None):
-        raise DomainError("expected either --data or --program, which say where rows are.")
+    if sum(given[name] is not None for name in ("data", "program", "query")) != 1:
+        raise DomainError("expected one of --data, --program and --query: where rows are.")
+    if (given["query"] is None) != (given["database"] is None):
+        raise DomainError("--query and --database, which is asked, need each other.")
+    if given["database"] and not given["database"].startswith(POSTGRESQL):
+        given["database"] = os.path.relpath(given["database"], folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = {"operator": operator, "schema": schema, "data": given.pop("data")}
     given |= {name: os.path.relpath(path, folder) for name, path in paths.items() if path}
