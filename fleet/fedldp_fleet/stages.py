@@ -22,10 +22,10 @@ from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import Recipe, State, observed, step
 from fedldp.learn.survey import (
     TARGET,
-    Limits,
     Survey,
     SurveyComputation,
     SurveyRound,
+    TailLimits,
     answered,
     searched,
     target_map,
@@ -222,7 +222,7 @@ class SurveyStage:
         title, rows = self.name.capitalize(), []
         if self.survey.kind != TARGET:
             note = "The answers scale the numbers that the model gets. Training begins after that."
-        elif not isinstance(self.each, Limits):
+        elif not isinstance(self.each, TailLimits):
             note = "The answers find the centre and the spread of the target."
         else:
             clipped = ClippedShare.of(answered(*tallies))

@@ -31,7 +31,7 @@ from ..storage.database import Database
 from . import policy as policies
 from . import records
 from .overview import JobAnswers, Overview, Recent, asked_and_refused, overview, recent
-from .policy import NEWCOMER, Number, Period, Policy, Standing, check_answers_per_job, check_job
+from .policy import NEWCOMER, Amount, Period, Policy, Standing, check_answers_per_job, check_job
 from .policy import checked_number as _number
 from .records import NO_COST, Request
 from .upkeep import create, detach, mirror, seal, take_over
@@ -149,7 +149,7 @@ class Ledger:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        cap: Number,
+        cap: Amount,
         *,
         answers_per_job: int = 1,
         period: Period | None = None,
@@ -164,7 +164,7 @@ class Ledger:
     def create(
         cls,
         path: str | os.PathLike[str],
-        cap: Number,
+        cap: Amount,
         *,
         answers_per_job: int = 1,
         period: Period | None = None,
@@ -230,7 +230,7 @@ class Ledger:
     def release(
         self,
         vehicle_id: str,
-        epsilon: Number,
+        epsilon: Amount,
         request: Request,
         produce: Produce,
         *,
@@ -324,7 +324,7 @@ class Ledger:
     def needs_answer(
         self,
         vehicle_id: str,
-        epsilon: Number,
+        epsilon: Amount,
         request: Request,
         *,
         job: str | None = None,
@@ -375,7 +375,7 @@ class Ledger:
     def release_many(
         self,
         vehicle_ids: list[str],
-        epsilon: Number,
+        epsilon: Amount,
         request: Request,
         question: bytes,
         produce: ProduceMany,
@@ -573,7 +573,7 @@ class Ledger:
     def periods(
         self,
         vehicle_id: str,
-        epsilon: Number,
+        epsilon: Amount,
         calendar: str,
         draw: Draw,
         constant: str | None = None,
@@ -636,7 +636,7 @@ class Ledger:
     def in_period(
         self,
         vehicle_ids: list[str],
-        epsilon: Number,
+        epsilon: Amount,
         calendar: str,
         period: int,
         answers: int,

@@ -14,7 +14,7 @@ from .._internal.checks import checked_text, whole
 from ..errors import DomainError
 from ..vehicle import exact
 
-Number = float | str | Fraction
+Amount = float | str | Fraction
 
 # Answers to jobs that a vehicle repeats at no cost, in its life: every day for eleven years. Each
 # takes some room, and somebody who invents names of jobs must not fill the disk.
@@ -64,7 +64,7 @@ class Policy:
     period: Period | None
 
     @classmethod
-    def of(cls, cap: Number, answers_per_job: int = 1, period: Period | None = None) -> Self:
+    def of(cls, cap: Amount, answers_per_job: int = 1, period: Period | None = None) -> Self:
         """Validate what an owner has configured."""
         return cls(
             checked_number(cap, "cap"),
@@ -119,7 +119,7 @@ def check_answers_per_job(value: int) -> int:
     return number
 
 
-def checked_number(value: Number, name: str) -> Fraction:
+def checked_number(value: Amount, name: str) -> Fraction:
     """Validate a cap or an epsilon, and return it exactly."""
     with contextlib.suppress(ValueError):
         number = value if isinstance(value, Fraction) and value > 0 else exact(value)

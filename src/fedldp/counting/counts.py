@@ -24,7 +24,7 @@ from fedldp._internal.packets import Mask, Packets, RepeatedPackets
 from fedldp._internal.text import counted
 from fedldp._internal.validation import Integers, whole
 from fedldp.counting.packets import in_memory
-from fedldp.counting.shards import Progress, Shard, digest, find, no_one
+from fedldp.counting.shards import CountingProgress, Shard, digest, find, no_one
 from fedldp.errors import DomainError, WireError
 from fedldp.plan import report
 from fedldp.plan.report import ACCEPTED, CODE, HEADER, MISSING, REASONS, Verdicts
@@ -433,7 +433,7 @@ def count_shard(
     plan: Asked,
     column: str | None = None,
     most_listed: int = MOST_LISTED,
-    progress: Progress = no_one,
+    progress: CountingProgress = no_one,
 ) -> Counted:
     """Count the packets of one file; nothing is counted if it cannot be read to its end."""
     counter = _Counter(plan, most_listed, shard.name)
@@ -459,7 +459,7 @@ def count_new(
     plan: Asked,
     known: Manifest,
     column: str | None = None,
-    progress: Progress = no_one,
+    progress: CountingProgress = no_one,
 ) -> Iterator[Outcome]:
     """Count the shards that a manifest does not have yet, one after the other.
 

@@ -22,9 +22,9 @@ from fedldp._internal.packets import Packets, RepeatedPackets
 from fedldp.counting.packets import column_name, import_pyarrow, of_arrays, rows_at_a_time
 from fedldp.errors import DomainError
 
-Source = str | os.PathLike[str]  # of one or many shards: see `find`
-Split = Callable[[BinaryIO], Iterator[Packets]]  # the packets of a stream of reports
-Progress = Callable[
+ShardPath = str | os.PathLike[str]  # of one or many shards: see `find`
+PacketReader = Callable[[BinaryIO], Iterator[Packets]]  # the packets of a stream of reports
+CountingProgress = Callable[
     [int], object
 ]  # called with the number of bytes that were read since the last call
 
@@ -91,7 +91,11 @@ class Shard(ABC):
             return digest(file)
 
     def packets(
-        self, file: BinaryIO, split: Split, column: str | None = None, progress: Progress = no_one
+        self,
+        file: BinaryIO,
+        split: PacketReader,
+        column: str | None = None,
+        progress: CountingProgress = no_one,
     ) -> Iterator[Packets | RepeatedPackets]:
         """Yield the packets of the open file; `split` finds reports that follow one another."""
         start = file.read(len(_PARQUET))
@@ -106,7 +110,7 @@ class Shard(ABC):
             done = file.tell()
 
     def _of_parquet(
-        self, file: BinaryIO, column: str | None, progress: Progress
+        self, file: BinaryIO, column: str | None, progress: CountingProgress
     ) -> Iterator[Packets | RepeatedPackets]:
         pa = import_pyarrow()
         from pyarrow import parquet
@@ -248,7 +252,7 @@ class StoredShard(Shard):
             yield file
 
 
-def find(source: Source) -> list[Shard]:
+def find(source: ShardPath) -> list[Shard]:
     """Return the files that a path names: a file, all files of a folder, or those of a pattern.
 
     As data sets have it, names that begin with a point or an underscore are left out in a folder.
@@ -271,7 +275,7 @@ def find(source: Source) -> list[Shard]:
     return [LocalShard(path)]
 
 
-def find_all(sources: Source | Iterable[Source]) -> list[Shard]:
+def find_all(sources: ShardPath | Iterable[ShardPath]) -> list[Shard]:
     """Return the files of one or many paths, in order; some may occur twice."""
     each = [sources] if isinstance(sources, str | os.PathLike) else sources
     return [shard for source in each for shard in find(source)]

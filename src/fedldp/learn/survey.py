@@ -330,10 +330,10 @@ class Distances(_Tails):
 
 @final
 @dataclass(frozen=True)
-class Limits(_Tails):
+class TailLimits(_Tails):
     """A round of tails about the limit, beyond which gradients are clipped.
 
-    >>> Limits(1.0).answers(np.array([[0.5], [-0.25]]), Scaling((0.25,), (3.0,))).tolist()
+    >>> TailLimits(1.0).answers(np.array([[0.5], [-0.25]]), Scaling((0.25,), (3.0,))).tolist()
     [[0.0], [1.0]]
     """
 
@@ -358,7 +358,7 @@ def _value(found: Mean, otherwise: float = 0.0) -> float:
     return float(value) if np.isfinite(value) else otherwise
 
 
-_ROUNDS: tuple[SurveyRound, ...] = (Centres(), Scales(), Signs(), Sides(0.0), Limits(0.0))
+_ROUNDS: tuple[SurveyRound, ...] = (Centres(), Scales(), Signs(), Sides(0.0), TailLimits(0.0))
 ROUNDS: dict[str, SurveyRound] = {each.name: each for each in _ROUNDS}  # what each asks
 
 
@@ -435,7 +435,7 @@ class Survey:
             return [(ROUNDS[name], share) for name, share in SHARES[self.kind].items()]
         search: list[SurveyRound] = [Sides(step) for step in SIDE_STEPS]
         search += [Distances(step, self.beyond) for step in DISTANCE_STEPS]
-        limits = [(Limits(octaves), LIMIT_SHARE) for octaves in WIDER_STEPS]
+        limits = [(TailLimits(octaves), LIMIT_SHARE) for octaves in WIDER_STEPS]
         return [*((each, SEARCH_SHARE) for each in search), *limits]
 
     @property
@@ -503,7 +503,7 @@ class Survey:
         >>> survey.asked_with(survey.rounds[-1], Scaling((0.0,), (4.0,))).factors
         (2.0,)
         """
-        if not isinstance(asks, Limits):
+        if not isinstance(asks, TailLimits):
             return scaling
         (distance,) = scaling.factors
         return Scaling(scaling.centres, (distance * DISTANCE_SPREADS / self.limit,))
@@ -671,7 +671,7 @@ class SurveyComputation:
         """
         return canonical(
             {
-                "format": FORMAT_2 if self.asks in (Sides.name, Limits.name) else FORMAT,
+                "format": FORMAT_2 if self.asks in (Sides.name, TailLimits.name) else FORMAT,
                 "asks": self.asks,
                 "schema": self.schema.to_document(),
                 "scaling": self.scaling.to_document(),

@@ -34,7 +34,7 @@ MOST_VEHICLES = 10**12
 _X = np.linspace(-1.0, 1.0, 401)[:, None]
 _PRECISION = 1e-3  # of the number of vehicles that is searched for
 
-Law = Floats  # the probability of each label, or rows of numbers that are equally likely
+ValueLaw = Floats  # the probability of each label, or rows of numbers that are equally likely
 
 
 class ExpectedError(NamedTuple):
@@ -159,7 +159,7 @@ def expect(
     n: int,
     estimator: str,
     *,
-    data: Mapping[str, Law] | None,
+    data: Mapping[str, ValueLaw] | None,
     spread: Mapping[str, float],
     confidence: float,
     worst: bool = True,
@@ -176,7 +176,7 @@ def expect(
     number = sum(attribute.inputs.estimates for attribute in schema.attributes)
     rows: dict[str, list[ExpectedError]] = {}
 
-    def result(part: Part, coder: Coder, attribute: Attribute, law: Law) -> Result:
+    def result(part: Part, coder: Coder, attribute: Attribute, law: ValueLaw) -> Result:
         moments = _moments(coder, law, n * part.share, attribute.inputs.estimates)
         return described(
             attribute, moments, part, n, estimator,
@@ -235,7 +235,7 @@ def label_shares(positions: Floats, labels: int) -> Floats:
     return found
 
 
-def _typical(attribute: Attribute, spread: float | None) -> Law:
+def _typical(attribute: Attribute, spread: float | None) -> ValueLaw:
     """Return the law that is assumed: values that are spread evenly, and labels alike.
 
     Of numbers that are rounded to letters, one more letter would be as frequent as a missing value.
@@ -263,11 +263,11 @@ def _typical(attribute: Attribute, spread: float | None) -> Law:
             rungs = shares[first : first + inputs.ladder]
             rungs[:] = inputs.ladder / (inputs.ladder - 1)
             rungs[[0, -1]] /= 2
-    law: Law = shares / shares.sum()
+    law: ValueLaw = shares / shares.sum()
     return law
 
 
-def _worst(coder: Coder, attribute: Attribute) -> Iterator[Law]:
+def _worst(coder: Coder, attribute: Attribute) -> Iterator[ValueLaw]:
     """Yield laws of which one has the largest error."""
     number = attribute.inputs.estimates
     if not isinstance(coder, ForCategories):
@@ -284,7 +284,7 @@ def _worst(coder: Coder, attribute: Attribute) -> Iterator[Law]:
             yield share * np.eye(number)[one] + (1 - share) * np.eye(number)[other]
 
 
-def _moments(coder: Coder, law: Law, m: float, estimates: int) -> Moments:
+def _moments(coder: Coder, law: ValueLaw, m: float, estimates: int) -> Moments:
     """Return the moments of m answers whose numbers are exactly those that are expected."""
     count = np.full(estimates, m)
     if isinstance(coder, ForCategories):
@@ -305,7 +305,7 @@ def _moments(coder: Coder, law: Law, m: float, estimates: int) -> Moments:
 
 
 def _rows(
-    attribute: Attribute, result: Callable[[Law], Result], laws: Sequence[Law], m: float
+    attribute: Attribute, result: Callable[[ValueLaw], Result], laws: Sequence[ValueLaw], m: float
 ) -> Iterator[ExpectedError]:
     """Yield what to expect of each number of an attribute: the first law is the typical one."""
     if m < 2:

@@ -14,7 +14,7 @@ from typing import Any, final
 from fedldp._internal.text import counted
 from fedldp.counting import counts
 from fedldp.counting.counts import MOST_LISTED, Counted, Manifest
-from fedldp.counting.shards import Source, find, find_all
+from fedldp.counting.shards import ShardPath, find, find_all
 from fedldp.errors import DataWarning, DomainError
 from fedldp.plan.plan import Plan
 
@@ -73,7 +73,7 @@ class Files:
     addresses: dict[str, str]  # by name
 
     @classmethod
-    def of(cls, files: Source | Iterable[Source], known: Manifest | None = None) -> "Files":
+    def of(cls, files: ShardPath | Iterable[ShardPath], known: Manifest | None = None) -> "Files":
         """Find files, without those that are counted already; warn about those named twice."""
         found = find_all(files)
         addresses = {shard.name: shard.address for shard in found}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from fedldp.counting.counts import Counted, Manifest
 from fedldp.counting.engines._work import MOST_LISTED, RESULTS_PER_TASK, Files, Work
-from fedldp.counting.shards import Source
+from fedldp.counting.shards import ShardPath
 from fedldp.errors import MissingExtra
 from fedldp.plan.plan import Plan
 
@@ -13,7 +13,7 @@ __all__ = ["count_files"]
 
 def count_files(
     plan: Plan,
-    files: Source | Iterable[Source],
+    files: ShardPath | Iterable[ShardPath],
     *,
     column: str | None = None,
     most_listed: int = MOST_LISTED,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fedldp.counting.counts import Counted, Manifest
 from fedldp.counting.engines._work import MOST_LISTED, RESULTS_PER_TASK, Files, Work
 from fedldp.counting.packets import chosen, import_pyarrow
-from fedldp.counting.shards import Source
+from fedldp.counting.shards import ShardPath
 from fedldp.errors import MissingExtra
 from fedldp.plan.plan import Plan
 
@@ -23,7 +23,7 @@ Batches = Iterator[Any]  # record batches of pyarrow
 
 def count_files(
     plan: Plan,
-    files: Source | Iterable[Source],
+    files: ShardPath | Iterable[ShardPath],
     *,
     session: "SparkSession | None" = None,
     column: str | None = None,
