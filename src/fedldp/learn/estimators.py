@@ -228,14 +228,14 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
 
     bounds: Bounds | None = None
     epsilon: float | None = 1.0
-    strategy: str | Strategy = Settings.strategy
-    bound: float | str = Settings.bound
-    participations: int = Settings.participations
-    group: int | str = Settings.group
-    max_iter: int | None = Settings.max_iter
-    survey: str | None = Settings.survey
-    optimizer: str | Optimizer = Settings.optimizer
-    alpha: float = Settings.alpha
+    strategy: str | Strategy = "auto"
+    bound: float | str = "auto"
+    participations: int = 1
+    group: int | str = "auto"
+    max_iter: int | None = None
+    survey: str | None = "auto"
+    optimizer: str | Optimizer = "auto"
+    alpha: float = 0.0
     strict: bool = False
     random_state: int | np.random.RandomState | None = None
     _fits: list[float] = field(init=False, default_factory=list)  # their epsilons, with all clones'
