@@ -117,7 +117,7 @@ test-mqtt: $(VENV)/test.done  ## the MQTT road with a real broker, which is kill
 	$(BIN)/pytest -m mqtt fleet/tests -rA
 
 # PostgreSQL does not run as root: there, the tests start it as the account postgres.
-test-postgres: $(VENV)/test.done  ## the store of a fleet in a real PostgreSQL, which is killed
+test-postgres: $(VENV)/deploy.done  ## the store of a fleet in a real PostgreSQL, which is killed
 	@test -n "$$(ls /usr/lib/postgresql/*/bin/postgres 2> /dev/null; command -v postgres)" \
 	  || { echo "make test-postgres needs PostgreSQL: apt-get install postgresql"; exit 1; }
 	@PATH="$$PATH:/usr/sbin" command -v nginx > /dev/null \
