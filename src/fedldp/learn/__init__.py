@@ -17,6 +17,7 @@ __all__ = [
     "ChannelMean",
     "Comparison",
     "Conv",
+    "Convolutions",
     "Dense",
     "Features",
     "Flatten",
@@ -43,6 +44,8 @@ __all__ = [
     "Survey",
     "Training",
     "VehicleRows",
+    "Window",
+    "WindowStatistics",
     "forecast",
     "objective",
 ]
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
     from fedldp.learn.privacy import NoPrivacy, Privacy
     from fedldp.learn.quantiles import Quantile, QuantileSearch
     from fedldp.learn.settings import Settings
+    from fedldp.learn.signals import Convolutions, Window, WindowStatistics
     from fedldp.learn.survey import Survey
     from fedldp.learn.tasks import Layered, Linear
     from fedldp.learn.training import Procedure, Round, Training
@@ -82,6 +86,7 @@ else:
             "privacy": "NoPrivacy Privacy",
             "quantiles": "Quantile QuantileSearch",
             "settings": "Settings",
+            "signals": "Convolutions Window WindowStatistics",
             "survey": "Survey",
             "tasks": "Layered Linear",
             "training": "Procedure Round Training",
