@@ -38,7 +38,7 @@ def by_hand(prior, observations, average=True):
         kept = (t - 1) / (t + 2) if average else 0.0
         slopes, gains, of_scores = [bend * square for square in prior.squares], [], 0.0
         for h, tau, square in zip(slopes, prior.deviations, prior.squares, strict=True):
-            first = variance / (h * tau) ** 2 + CAUTION * prior.attributes * prior.objective.outputs
+            first = variance / (h * tau) ** 2 + CAUTION * prior.attributes
             gains.append(min(1.0, FADING / (t + FADING * first)))
             of_scores += gains[-1] * square * variance / h**2 / 2
         for j in range(d):

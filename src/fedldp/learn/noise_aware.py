@@ -15,8 +15,8 @@ each other and curvatures are only roughly known:
 - What the filter knows fades: K = c / (t + c (q_j + g)) with c = `FADING`. The first rounds were
   seen from afar, and directions with little curvature need longer steps later on: one with a share
   r of the assumed curvature keeps about (c (q + g) / T)^(r c) of its distance after T rounds.
-- g = `CAUTION` times the number of attributes and of scores limits the first steps. Attributes that
-  move together add up, at the worst all of them.
+- g = `CAUTION` times the number of attributes limits the first steps. Attributes that move together
+  add up, at the worst all of them.
 - Gains compare the noise of each weight with that weight alone, but noise of all weights adds up in
   the scores. It makes them vary between rounds by V, the sum of K_j R E[x_j^2] / (2 h_j^2), and the
   loss bends, so that noise as large as the scores themselves moves the mean of the gradient. All
@@ -265,7 +265,7 @@ def gains(
     slopes = np.where(seen, known.length / prior.length, prior.objective.first_slope)
     curvature = prior.objective.curvature(slopes)[:, None] * prior.squares
     noise = variance / (curvature * prior.deviations) ** 2
-    first = noise + CAUTION * prior.attributes * prior.objective.outputs
+    first = noise + CAUTION * prior.attributes
     gain = np.minimum(1.0, FADING / (number + FADING * first))
     noise_of_scores = gain * prior.squares * variance / (2 * curvature**2)
     of_a_score = noise_of_scores.sum(axis=1, keepdims=True) / prior.objective.outputs
