@@ -173,8 +173,8 @@ bench-gpu: $(VENV)/torch.done  ## vehicles a second that a GPU simulates: needs 
 bench-reproduce: $(VENV)/reproduction.done  ## what a run of the experiments costs, on one core and on two
 	$(BIN)/python reproduction/benchmark.py
 
-bench-fleet: $(VENV)/test.done  ## what a fleet costs: network, time and memory, against FedAvg
-	$(BIN)/python benchmarks/fleet.py --plot docs/images/fleet.png
+bench-fleet: $(VENV)/test.done  ## what answers over HTTPS cost the server, beside a bare handler, and an agent of many
+	$(BIN)/python benchmarks/fleet.py
 
 bench-mqtt: $(VENV)/test.done  ## bytes that a vehicle sends and receives over MQTT: needs mosquitto
 	$(BIN)/python benchmarks/mqtt.py $(BENCH)

@@ -1,0 +1,310 @@
+"""`make bench-fleet`: what answers over HTTPS cost the server, and what an agent of many costs.
+
+Times are those of processors, read from /proc: other work on the machine hardly changes them. Each
+figure stands beside one that was measured in the same run: a handler of Starlette that only stores
+what it gets, and a server of OpenSSL that only shakes hands.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import os
+import queue
+import socket
+import sqlite3
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fleet/tests/helpers"))
+
+from engine_cases import OPERATOR, PLAN, ROWS, answer_to, statistic, training
+from fleet_server import OPEN
+from holders import answered, held, statistic_of
+from road_client import authentic
+from server_process import HOST, ServerProcess, free_port, wait_until
+
+import fedldp
+from fedldp_fleet.messages import Announcement, Call
+from fedldp_fleet.questions import Question
+from fedldp_fleet.server import members
+from fedldp_fleet.store.base import DONE, Member
+
+ANSWERS, AGENTS, HANDSHAKES, VEHICLES = 4000, 2000, 600, 500_000
+CONNECTIONS = 16
+SECRET = bytes(32)
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the time that a process has used of processors."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def megabytes(pid: int) -> float:
+    """Return the largest resident memory of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def in_threads(work, items) -> None:
+    """Call a function for each item, in threads that each keep a connection in a box."""
+    waiting: queue.SimpleQueue = queue.SimpleQueue()
+    for item in items:
+        waiting.put(item)
+    errors = []
+
+    def run() -> None:
+        box: dict = {}
+        try:
+            while True:
+                work(box, waiting.get_nowait())
+        except queue.Empty:
+            pass
+        except Exception as error:
+            errors.append(error)
+        finally:
+            if "connection" in box:
+                box["connection"].close()
+
+    threads = [threading.Thread(target=run) for _ in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def post(box, port, context, path, body, headers, *, keep=True) -> bytes:
+    """Send a request on the connection of a thread, or on a new one."""
+    if "connection" not in box or not keep:
+        if "connection" in box:
+            box["connection"].close()
+        box["connection"] = http.client.HTTPSConnection(HOST, port, context=context, timeout=60)
+    box["connection"].request("POST", path, body, headers)
+    reply = box["connection"].getresponse()
+    data = reply.read()
+    if reply.status != 200:
+        raise RuntimeError(f"{reply.status}: {data!r}")
+    return data
+
+
+def enroll(server: ServerProcess, count: int) -> list[str]:
+    """Enroll agents whose secret is known, without their joining."""
+    names = [f"agent-{number}" for number in range(count)]
+    with contextlib.closing(server.folder.store()) as store, store.transaction() as inside:
+        for name in names:
+            inside.set_member(Member(name, 1, secret=SECRET))
+        inside.set_value(members.CHANGES, str(members.changes(inside) + 1))
+    return names
+
+
+def question_of(server: ServerProcess, job: str, number: int) -> Question:
+    rows = server.read(lambda store: store.rounds(job))
+    return Question.from_bytes(server.read(lambda store: store.question(rows[number - 1].digest)))
+
+
+def answers(folder: Path) -> tuple[float, float, list[bytes], ServerProcess]:
+    """Return the processor time of an answer on kept connections, and the server's memory."""
+    server = ServerProcess(folder / "server")
+    names = enroll(server, ANSWERS)
+    server.add(statistic("spring", ANSWERS, OPEN), OPERATOR)
+    server.start()
+    wait_until(lambda: server.job("spring").state == "running")
+    question = question_of(server, "spring", 1)
+    bodies = [answer_to(question, name).to_bytes() for name in names]
+    context = server.context
+    given = [
+        (body, authentic(name, SECRET, "POST", "/v1/answer", body))
+        for name, body in zip(names, bodies, strict=True)
+    ]
+
+    def send(box, item):
+        post(box, server.port, context, "/v1/answer", *item)
+
+    before = processor_seconds(server.process.pid)
+    in_threads(send, given)
+    spent = processor_seconds(server.process.pid) - before
+    wait_until(lambda: server.job("spring").state == DONE)
+    return spent / ANSWERS, megabytes(server.process.pid), bodies, server
+
+
+def bare(server: ServerProcess, bodies: list[bytes]) -> float:
+    """Return the processor time of a request to a handler that only stores its body."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, __file__, "--bare", str(port), str(server.path)])
+    try:
+        wait_until(lambda: _listens(port))
+        context = server.context
+        before = processor_seconds(process.pid)
+        in_threads(lambda box, body: post(box, port, context, "/v1/answer", body, {}), bodies)
+        return (processor_seconds(process.pid) - before) / len(bodies)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((HOST, port)):
+        return True
+    return False
+
+
+def run_bare(port: int, folder: Path) -> None:
+    """Serve a handler of Starlette that inserts what it gets, one transaction for a batch."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    with tempfile.TemporaryDirectory() as place:
+        file = sqlite3.connect(Path(place) / "bare.db", check_same_thread=False)
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute("PRAGMA synchronous = FULL")
+        file.execute("CREATE TABLE answers (number INTEGER PRIMARY KEY, body BLOB)")
+        waiting: list = []
+        running = False
+
+        def insert(batch) -> None:
+            with file:
+                file.executemany("INSERT INTO answers (body) VALUES (?)", [(b,) for b, _ in batch])
+
+        async def drain() -> None:
+            nonlocal running
+            while waiting:
+                batch = waiting[:]
+                waiting.clear()
+                await asyncio.get_running_loop().run_in_executor(None, insert, batch)
+                for _, done in batch:
+                    done.set_result(None)
+            running = False
+
+        async def answer(request):
+            nonlocal running
+            done = asyncio.get_running_loop().create_future()
+            waiting.append((await request.body(), done))
+            if not running:
+                running = True
+                box.append(asyncio.ensure_future(drain()))
+            await done
+            return Response(bytes(34))
+
+        box: list = []
+        app = Starlette(routes=[Route("/v1/answer", answer, methods=["POST"])])
+        uvicorn.run(
+            app, host=HOST, port=port, http="httptools", log_level="error", access_log=False,
+            ssl_certfile=str(folder / "tls.pem"), ssl_keyfile=str(folder / "tls.key"),
+        )  # fmt: skip
+
+
+def handshakes(server: ServerProcess) -> tuple[float, float]:
+    """Return the processor time of a handshake, for the server and for `openssl s_server`."""
+    port = free_port()
+    words = ["openssl", "s_server", "-quiet", "-accept", str(port), "-tls1_3", "-cert"]
+    words += [str(server.path / "tls.pem"), "-key", str(server.path / "tls.key")]
+    other = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_until(lambda: _listens(port))
+        found = []
+        for pid, where in ((server.process.pid, server.port), (other.pid, port)):
+            before = processor_seconds(pid)
+            in_threads(lambda _, where: _shake(server.context, where), [where] * HANDSHAKES)
+            found.append((processor_seconds(pid) - before) / HANDSHAKES)
+        return found[0], found[1]
+    finally:
+        other.kill()
+        other.wait()
+
+
+def _shake(context: ssl.SSLContext, port: int) -> None:
+    plain = socket.create_connection((HOST, port), timeout=60)
+    with plain, contextlib.suppress(OSError), context.wrap_socket(plain, server_hostname=HOST):
+        pass
+
+
+def training_round(folder: Path, *, keep: bool) -> tuple[float, float]:
+    """Return the processor time of a round, for each of its agents, and that of its step."""
+    server = ServerProcess(folder / f"round-{keep}")
+    names = enroll(server, AGENTS)
+    schedule = replace(OPEN, round_seconds=3000.0)
+    server.add(training("learn", 2, AGENTS, schedule), OPERATOR)
+    server.start()
+    wait_until(lambda: server.job("learn").state == "running")
+    question, context = question_of(server, "learn", 1), server.context
+
+    def attend(box, name):
+        call = Call({"learn": 1}).to_bytes()
+        said = Announcement("learn", 1).to_bytes()
+        for place, (path, body) in enumerate(
+            (
+                ("/v1/call", call),
+                ("/v1/announce", said),
+                ("/v1/answer", answer_to(question, name).to_bytes()),
+            )
+        ):
+            headers = authentic(name, SECRET, "POST", path, body)
+            post(box, server.port, context, path, body, headers, keep=keep or place > 0)
+
+    before = processor_seconds(server.process.pid)
+    in_threads(attend, names[:-1])
+    middle = processor_seconds(server.process.pid)
+    in_threads(attend, names[-1:])
+    wait_until(lambda: server.job("learn").round == 2)
+    after = processor_seconds(server.process.pid)
+    server.stop()
+    return (middle - before) / (AGENTS - 1), after - middle
+
+
+def one_agent(folder: Path) -> float:
+    """Return how many answers an agent of many vehicles draws in a second of a processor."""
+    matrix = fedldp.source(1).uniform((VEHICLES, 2))
+    holder = held(folder / "ledger.db", ROWS, np.array(matrix), map(str, range(VEHICLES)))
+    before = time.process_time()
+    found = answered(holder, statistic_of(PLAN), VEHICLES)
+    seconds = time.process_time() - before
+    holder.ledger.close()
+    return len(found) / seconds
+
+
+def main() -> None:
+    """Measure, and print the figures."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        own, memory, bodies, server = answers(folder)
+        plain = bare(server, bodies)
+        ours, theirs = handshakes(server)
+        server.stop()
+        kept, step = training_round(folder, keep=True)
+        fresh, _ = training_round(folder, keep=False)
+        draws = one_agent(folder)
+    rows = [
+        ("an answer on a kept connection", f"{own * 1e6:,.0f} us"),
+        ("the same, of a bare handler", f"{plain * 1e6:,.0f} us: {own / plain:.2f} times less"),
+        ("a handshake", f"{ours * 1e6:,.0f} us"),
+        ("the same, of openssl s_server", f"{theirs * 1e6:,.0f} us: {theirs / ours:.2f} as many"),
+        ("a round of 10,000 agents, kept connections", f"{kept * 1e4:.1f} s"),
+        ("the same, new connections", f"{fresh * 1e4:.1f} s"),
+        ("a step, with the last answer", f"{step:.3f} s"),
+        ("memory of the server", f"{memory:.0f} MB"),
+        ("answers of one agent of 500,000 vehicles", f"{draws:,.0f} in a second"),
+    ]
+    for name, value in rows:
+        print(f"| {name} | {value} |")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--bare"]:
+        run_bare(int(sys.argv[2]), Path(sys.argv[3]))
+    else:
+        main()
