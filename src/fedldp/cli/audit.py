@@ -70,18 +70,18 @@ def audit_command(
     else:
         channel = mechanism(str(name), 1.0 if epsilon is None else epsilon).channel(outputs)
     proved = audit.exact(channel)
-    found = (
+    attempt = (
         audit.attack(channel.encode, (proved.pair, *_PAIRS), source(), confidence=_CONFIDENCE)
         if attack
         else None
     )
-    document = _document(name or str(path), proved, found)
+    document = _document(name or str(path), proved, attempt)
     if as_json:
         click.echo(json.dumps(document, indent=2))
     else:
         Console(highlight=False).print(_render(document))
     if not document["holds"]:
-        epsilon = max(float(proved.low), found.bound if found else 0.0)
+        epsilon = max(float(proved.low), attempt.bound if attempt else 0.0)
         raise PrivacyError(_leak(document["audited"], float(proved.nominal), epsilon))
 
 
@@ -152,14 +152,14 @@ def _render(document: dict[str, Any]) -> Table:
         ("bits to send", str(document["bits"])),
     ]
     if "attack" in document:
-        found = document["attack"]
-        first, second = found["pair"]
+        attack = document["attack"]
+        first, second = attack["pair"]
         rows += [
-            ("attack: epsilon at least", f"{found['bound']:.4g}"),
-            ("  with confidence", f"{100 * found['confidence']:g}%"),
+            ("attack: epsilon at least", f"{attack['bound']:.4g}"),
+            ("  with confidence", f"{100 * attack['confidence']:g}%"),
             ("  telling apart", f"x = {first:g} and x = {second:g}"),
-            ("  by the event", found["event"]),
-            ("  which happened", "{} and {} times in {}".format(*found["hits"], found["trials"])),
+            ("  by the event", attack["event"]),
+            ("  which happened", "{} and {} times in {}".format(*attack["hits"], attack["trials"])),
         ]
     for row in rows:
         rendered.add_row(*row)

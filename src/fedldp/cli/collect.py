@@ -170,10 +170,14 @@ class _Truth:
     def lines(self, quality: DataQuality) -> list[dict[str, Any]]:
         """Return what to add to the line of each estimate."""
         # Of an attribute that is read from two columns, the one with more such values counts.
-        found = [quality[name] for name in names_of(self.attribute)]
+        qualities = [quality[name] for name in names_of(self.attribute)]
         shares = {
-            "clipped": max(each.clipped / each.values for each in found),
-            "replaced": max(each.replaced / each.values for each in found),
+            "clipped": max(
+                column_quality.clipped / column_quality.values for column_quality in qualities
+            ),
+            "replaced": max(
+                column_quality.replaced / column_quality.values for column_quality in qualities
+            ),
         }
         raw, used = (
             np.where(np.asarray(number) > 0, total / np.maximum(number, 1), np.nan).tolist()

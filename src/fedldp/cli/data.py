@@ -55,13 +55,13 @@ def list_command(as_json: bool) -> None:
     table.add_column("rows", justify="right")
     table.add_column("dimensions", justify="right")
     table.add_column("available", no_wrap=True)
-    for each in documents:
+    for described in documents:
         table.add_row(
-            each["name"],
-            each["title"],
-            f"{each['rows']:,}" if each["rows"] else "",
-            str(each["dimensions"] or ""),
-            each["available"],
+            described["name"],
+            described["title"],
+            f"{described['rows']:,}" if described["rows"] else "",
+            str(described["dimensions"] or ""),
+            described["available"],
         )
     console().print(table)
 
@@ -103,13 +103,13 @@ def info_command(name: str, path: Path | None, as_json: bool) -> None:
     fedldp data info flights
     fedldp data info wisdm --path WISDM_ar_latest.tar.gz   from elsewhere
     """  # noqa: D301 (click wants the character \b itself)
-    document, origin, found = _about(name), datasets.origin(name), None
+    document, origin, dataset = _about(name), datasets.origin(name), None
     if origin.generated:
-        found = datasets.load(name, path, rows=_GENERATED_FOR_INFO)
-        document |= _columns(found)
+        dataset = datasets.load(name, path, rows=_GENERATED_FOR_INFO)
+        document |= _columns(dataset)
     elif path is not None or origin.ready:
-        found = datasets.load(name, path)
-        document |= {**asdict(found.about), "rows": len(found), **_columns(found)}
+        dataset = datasets.load(name, path)
+        document |= {**asdict(dataset.about), "rows": len(dataset), **_columns(dataset)}
         document["available"] = document["available"] if path is None else str(path)
     if as_json:
         click.echo(json.dumps(document, indent=2))
@@ -124,8 +124,8 @@ def info_command(name: str, path: Path | None, as_json: bool) -> None:
     for objective, target in document.get("targets", {}).items():
         facts.add_row(f"target: {objective}", target)
     console().print(facts)
-    if found is not None:
-        console().print(_table(found.schema, document["columns"]))
+    if dataset is not None:
+        console().print(_table(dataset.schema, document["columns"]))
 
 
 def _about(name: str) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def _columns(data: Dataset) -> dict[str, Any]:
     columns = []
     for attribute, entry in zip(data.schema.attributes, data.schema.to_document(), strict=True):
         values = data.matrix(names=(attribute.name,))
-        found = attribute.estimand.summary(values)
-        columns.append({**entry, **found, "derived": attribute.name in data.derived})
+        summary = attribute.estimand.summary(values)
+        columns.append({**entry, **summary, "derived": attribute.name in data.derived})
     return {
         "dimensions": data.dimensions,
         "clients": None if data.vehicle_ids is None else len(np.unique(data.vehicle_ids)),

@@ -183,9 +183,9 @@ def _runs(
     bar = bars.add_task("Training", total=len(cases), state="")
     trainings: dict[tuple[float | None, int], list[dict[str, Any]]] = {}
     largest_first = sorted(cases, key=lambda case: -case[1])
-    with _pool(processes) as each:
+    with _pool(processes) as apply:
         for (epsilon, size, _), run in zip(
-            largest_first, each(partial(_train, rows), largest_first), strict=True
+            largest_first, apply(partial(_train, rows), largest_first), strict=True
         ):
             trainings.setdefault((epsilon, size), []).append(run)
             state = f"{run['vehicles']:,} vehicles"

@@ -107,19 +107,19 @@ def _check_plot(_: click.Context, __: click.Parameter, path: Path | None) -> Pat
 def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
     """Yield each estimated number, with its name and its error."""
     for name, result in estimate.items():
-        attribute, each = schema[name], result.shown
-        values = np.atleast_1d(each.values)
+        attribute, shown = schema[name], result.shown
+        values = np.atleast_1d(shown.values)
         shape = values.size
         columns = zip(
             map(attribute.estimand.line, range(shape)),
             values.tolist(),
-            np.atleast_1d(each.stderr).tolist(),
-            np.reshape(each.interval, (shape, 2)).tolist(),
-            np.reshape(each.simultaneous, (shape, 2)).tolist(),
-            np.broadcast_to(each.answers, shape).tolist(),
+            np.atleast_1d(shown.stderr).tolist(),
+            np.reshape(shown.interval, (shape, 2)).tolist(),
+            np.reshape(shown.simultaneous, (shape, 2)).tolist(),
+            np.broadcast_to(shown.answers, shape).tolist(),
             strict=True,
         )
-        projected = None if each.projected is None else each.projected.tolist()
+        projected = None if shown.projected is None else shown.projected.tolist()
         for place, (line, value, stderr, interval, simultaneous, answers) in enumerate(columns):
             label, ends = line
             row = {
@@ -132,7 +132,7 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
                 "scale": list(ends),
             }
             if projected is not None:
-                row |= {"projected": or_none(projected[place]), "projected_by": each.projected_by}
+                row |= {"projected": or_none(projected[place]), "projected_by": shown.projected_by}
             yield row
 
 
@@ -140,17 +140,17 @@ def distributions(
     estimate: Estimate, rows: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the distributions of an estimate, with the truth if rows have it, and other rows."""
-    found, others, start = {}, [], 0
-    for name, each in estimate.items():
-        stop = start + np.size(each.shown.values)
-        for group, details in (shapes := each.distributions).items():
-            found[f"{name}, {group}" if group else name] = details
+    documents, others, start = {}, [], 0
+    for name, result in estimate.items():
+        stop = start + np.size(result.shown.values)
+        for group, details in (shapes := result.distributions).items():
+            documents[f"{name}, {group}" if group else name] = details
             # The rows begin with the bins. Within groups they are not shares of a group.
             for entry, row in zip(details["histogram"], rows[start:stop], strict=False):
                 entry |= {"truth": row["truth"]} if "truth" in row and not group else {}
         others += [] if shapes else rows[start:stop]
         start = stop
-    return found, others
+    return documents, others
 
 
 def show(title: str, estimate: Estimate, rows: list[dict[str, Any]]) -> None:
@@ -159,14 +159,14 @@ def show(title: str, estimate: Estimate, rows: list[dict[str, Any]]) -> None:
     if others:
         console().print(render(title, others, estimate.confidence))
     start = 0
-    for name, each in estimate.items():
-        stop = start + np.size(each.shown.values)
-        if each.heights is not None:
-            heading = f"{name}: {counted(each.answers, 'answer')}"
+    for name, result in estimate.items():
+        stop = start + np.size(result.shown.values)
+        if result.heights is not None:
+            heading = f"{name}: {counted(result.answers, 'answer')}"
             heading = heading if others else f"{title}\n{heading}"
-            shown = zip(rows[start:stop], each.shown.labels, each.heights, strict=True)
+            shown = zip(rows[start:stop], result.shown.labels, result.heights, strict=True)
             console().print(_with_bars(heading, [*shown], estimate.confidence))
-            console().print(f"{name}: {each.summary}", markup=False)
+            console().print(f"{name}: {result.summary}", markup=False)
         start = stop
 
 
@@ -178,8 +178,8 @@ def _with_bars(
     rendered.add_column("bin")
     numbers = [key for key in ("truth", "estimate") if key in rows[0][0]]
     heading, intervals = _intervals([row for row, _, _ in rows], confidence)
-    for each in (*numbers, heading):
-        rendered.add_column(each, justify="right", no_wrap=True)
+    for column in (*numbers, heading):
+        rendered.add_column(column, justify="right", no_wrap=True)
     rendered.add_column("", no_wrap=True, min_width=_BAR)
     for (row, label, height), interval in zip(rows, intervals, strict=True):
         shown = (_shown(number, _half(row)) for number in map(row.get, numbers))
@@ -230,8 +230,8 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
         numbers, shares = ["truth", "used"], ["clipped", "replaced"]
     heading, intervals = _intervals(rows, confidence)
     projected = ["projected"] if any(better) else []
-    for each in (*numbers, "estimate", heading, *projected, *shares, "answers"):
-        rendered.add_column(each, justify="right", no_wrap=True)
+    for column in (*numbers, "estimate", heading, *projected, *shares, "answers"):
+        rendered.add_column(column, justify="right", no_wrap=True)
     for row, interval, shown in zip(rows, intervals, better, strict=True):
         likely = [_shown(row["projected"] if shown else None, _half(row)) for _ in projected]
         means = [_shown(number, _half(row)) for number in (*map(row.get, numbers), row["estimate"])]
@@ -389,31 +389,31 @@ def trend_command(
         trend = calendar.trend(loaded, confidence=confidence)
     for text in trend.slope.warnings:
         click.echo(f"Warning: {text}", err=True)
-    found = dict(_described(trend, min(loaded), plan.schema))
+    described = dict(_described(trend, min(loaded), plan.schema))
     if as_json:
         document = {
             "confidence": confidence,
             "vehicles": {period: tally.reports for period, tally in loaded.items()},
-            "trend": [{"what": what, "estimates": rows} for what, rows in found.items()],
+            "trend": [{"what": what, "estimates": rows} for what, rows in described.items()],
         }
         click.echo(json.dumps(document, indent=2))
         return
-    for what, rows in found.items():
+    for what, rows in described.items():
         console().print(render(what, rows, confidence))
 
 
 def _by_period(given: tuple[str, ...]) -> dict[int, Path]:
     """Return the file of each period."""
-    found: dict[int, Path] = {}
+    path_of: dict[int, Path] = {}
     period = 0
-    for each in given:
-        number, sign, name = each.partition("=")
+    for text in given:
+        number, sign, name = text.partition("=")
         named = bool(sign) and number.isascii() and number.isdigit()
-        period, path = (int(number), Path(name)) if named else (period + 1, Path(each))
-        if period in found:
-            raise DomainError(f"period {period} is given twice: {found[period]} and {path}.")
-        found[period] = path
-    return found
+        period, path = (int(number), Path(name)) if named else (period + 1, Path(text))
+        if period in path_of:
+            raise DomainError(f"period {period} is given twice: {path_of[period]} and {path}.")
+        path_of[period] = path
+    return path_of
 
 
 def _described(

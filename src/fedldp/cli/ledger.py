@@ -220,7 +220,7 @@ class _Shown:
             "vehicles_answered": len(self.found.totals),
             "composition": self._composition,
             "budget": [{self._which: str(float(e)), "vehicles": n} for e, n in self.budget],
-            "jobs": [each._asdict() for each in self.found.jobs],
+            "jobs": [job._asdict() for job in self.found.jobs],
             "sealed": self.found.sealed or None,
         }
 
@@ -243,9 +243,9 @@ class _Shown:
             jobs = Table(box=None, padding=(0, 2))
             for name in ("job", "questions", "answers"):
                 jobs.add_column(name)
-            for each in self.found.jobs:
-                name = each.job or "(no job)"
-                jobs.add_row(Text(name), f"{each.questions:,}", f"{each.answers:,}")
+            for job in self.found.jobs:
+                name = job.job or "(no job)"
+                jobs.add_row(Text(name), f"{job.questions:,}", f"{job.answers:,}")
             parts.append(jobs)
         return Group(*parts)
 

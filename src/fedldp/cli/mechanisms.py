@@ -93,19 +93,19 @@ def _available(epsilon: float) -> list[Mechanism]:
 
 def _ranking(epsilon: float) -> dict[str, Any]:
     every = _available(epsilon)
-    every.sort(key=lambda each: each.worst_case_variance)
+    every.sort(key=lambda ranked: ranked.worst_case_variance)
     least = every[0].worst_case_variance
     return {
         "epsilon": epsilon,
         "mechanisms": [
             {
-                "name": each.name,
-                "worst_case_variance": each.worst_case_variance,
-                "relative": each.worst_case_variance / least,
-                "variance_at_zero": float(each.variance(0.0)),
-                "bound": each.bound if each.bound < float("inf") else None,
+                "name": ranked.name,
+                "worst_case_variance": ranked.worst_case_variance,
+                "relative": ranked.worst_case_variance / least,
+                "variance_at_zero": float(ranked.variance(0.0)),
+                "bound": ranked.bound if ranked.bound < float("inf") else None,
             }
-            for each in every
+            for ranked in every
         ],
     }
 

@@ -80,19 +80,21 @@ def declared(
     """
     option = options(kind)[name]
     if default is _UNSET:
-        (default,) = (each.default for each in fields(kind) if each.name == name)
-    given: dict[str, Any] = {"help": option.help}
+        (default,) = (field_of.default for field_of in fields(kind) if field_of.name == name)
+    arguments: dict[str, Any] = {"help": option.help}
     if default is MISSING:
-        given["required"] = True
+        arguments["required"] = True
     elif default is not None:
-        given |= {"default": default, "show_default": True}
+        arguments |= {"default": default, "show_default": True}
     if default is False:
-        given = {"help": option.help, "is_flag": True}
+        arguments = {"help": option.help, "is_flag": True}
     elif isinstance(option.rule, OneKind | OneOf):
-        given["type"] = click.Choice(["none" if v is None else str(v) for v in option.rule.values])
+        arguments["type"] = click.Choice(
+            ["none" if v is None else str(v) for v in option.rule.values]
+        )
         if None in option.rule.values:
-            given["callback"] = _none
+            arguments["callback"] = _none
     elif option.rule is not None:
-        given["type"] = _Value(option.rule)
-    flags = [f"--{each.replace('_', '-')}" for each in (name, *aliases)]
-    return click.option(*flags, name, **(given | attributes))
+        arguments["type"] = _Value(option.rule)
+    flags = [f"--{alias.replace('_', '-')}" for alias in (name, *aliases)]
+    return click.option(*flags, name, **(arguments | attributes))

@@ -249,8 +249,8 @@ def schema_command(
     -250 to 250. Where the catalogue has no bounds, fill them in.
     """  # noqa: D301 (click wants the character \b itself)
     if catalogue is not None:
-        asked = sys.stdin.isatty() if ask is None else ask
-        click.echo(_signals(catalogue, names, bounds, asked), nl=False)
+        interactive = sys.stdin.isatty() if ask is None else ask
+        click.echo(_signals(catalogue, names, bounds, interactive), nl=False)
         return
     if bounds or ask:
         raise click.UsageError("--bounds and --ask are for signals: give --vss too.")
@@ -273,14 +273,14 @@ def _signals(
     with naming(path):
         catalogue = vss.read(path.read_text("utf-8", errors="replace"))
     signals = [catalogue[name] for name in dict.fromkeys(names)]
-    given = {name: (low, high) for name, low, high in bounds}
-    for name in given:
+    bounds_of = {name: (low, high) for name, low, high in bounds}
+    for name in bounds_of:
         if name not in names:
             raise unknown("signal among those that were given", name, names)
     for signal in signals if ask else []:
-        if signal.is_number and signal.path not in given:
-            given[signal.path] = _asked(signal)
-    return vss.template(signals, given)
+        if signal.is_number and signal.path not in bounds_of:
+            bounds_of[signal.path] = _asked(signal)
+    return vss.template(signals, bounds_of)
 
 
 def _asked(signal: vss.Signal) -> tuple[float, float]:
@@ -299,16 +299,16 @@ def _asked(signal: vss.Signal) -> tuple[float, float]:
 
 def _targets(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, float]:
     """Return the error that is wanted of each name."""
-    found = {}
+    half_widths = {}
     for text in given:
         name, sign, number = text.rpartition("=")
         try:
-            found[name] = float(number)
+            half_widths[name] = float(number)
         except ValueError:
             sign = ""
         if not sign or not name:
             raise click.BadParameter(f"write NAME=ERROR, such as speed=1; got {text!r}.")
-    return found
+    return half_widths
 
 
 want_option = click.option(
@@ -409,7 +409,7 @@ def plan_command(
     if calendar is not None and lifetime is not None:
         _check_lifetime(calendar, lifetime)
     reports = vehicles if calendar is None else max(1, round(vehicles * calendar.share))
-    number = sum(each.inputs.estimates for each in plan.schema.attributes)
+    number = sum(attribute.inputs.estimates for attribute in plan.schema.attributes)
     expected = plan.expect(reports)
     needed = {name: plan.vehicles_for({name: error}) for name, error in want.items()}
     if plot is not None:
@@ -447,7 +447,7 @@ def plan_command(
             *_approximate(calendar),
             (f"reports of a period, {vehicles} vehicles", str(reports)),
         ]
-    lasting = [each.name for each in plan.schema.attributes if each.constant]
+    lasting = [attribute.name for attribute in plan.schema.attributes if attribute.constant]
     again = "all: asked again, a vehicle repeats its answer at no cost"
     if not plan.constant:
         again = f"{listed(lasting)}: only in a plan of their own are answers repeated"
@@ -539,7 +539,9 @@ def _check_lifetime(calendar: Calendar, lifetime: float) -> None:
     if calendar.epsilon <= exact(lifetime):
         return
     advice = "Take a smaller epsilon."
-    if others := [each.name for each in calendar.plan.schema.attributes if not each.constant]:
+    if others := [
+        attribute.name for attribute in calendar.plan.schema.attributes if not attribute.constant
+    ]:
         advice = (
             "Take a smaller epsilon or fewer answers. Answers are repeated at no cost only if the "
             f"schema declares all attributes constant; not declared so: {listed(others)}."

@@ -95,7 +95,9 @@ def predict_command(
         click.echo(f"{data}: {quality}", err=True)
     if output is not None:
         files.write(output, text.getvalue())
-    known = np.concatenate([each[each == each] for each in errors] or [np.empty(0)])
+    known = np.concatenate(
+        [column_errors[column_errors == column_errors] for column_errors in errors] or [np.empty(0)]
+    )
     error = float(known.mean()) if known.size else None
     if as_json:
         document = {

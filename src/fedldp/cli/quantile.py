@@ -67,15 +67,15 @@ def quantile_command(
         quality.refuse_unusable()
     tell(data, quality)
     search = QuantileSearch(number, quantile, epsilon, len(values), confidence)
-    found = search.simulate(values, source(seed))
+    result = search.simulate(values, source(seed))
     truth = float(np.nanquantile(values, quantile))
     if as_json:
-        document: dict[str, Any] = asdict(found) | {"truth": truth, "rounds": ROUNDS}
+        document: dict[str, Any] = asdict(result) | {"truth": truth, "rounds": ROUNDS}
         click.echo(json.dumps(document | {"epsilon": epsilon, "bits": search.plan.bits}, indent=2))
         return
-    low, high = found.interval
+    low, high = result.interval
     console().print(
-        f"The {quantile:g} quantile of {column} is {found.value:.4g}, between {low:.4g} and "
+        f"The {quantile:g} quantile of {column} is {result.value:.4g}, between {low:.4g} and "
         f"{high:.4g} with {confidence:.0%} confidence. In the file it is {truth:.4g}.\n"
         f"{len(values):,} vehicles answered once each, one bit with epsilon {epsilon:g}, in "
         f"{ROUNDS} rounds."

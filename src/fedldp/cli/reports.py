@@ -150,7 +150,7 @@ def report_command(
     owner.protect_process()
     if not check and (cap is None or ledger is None):
         raise click.UsageError("give --cap and --ledger; only --check works without them.")
-    asked, calendar = read_plan_and_calendar(plan_file)
+    plan_asked, calendar = read_plan_and_calendar(plan_file)
     if calendar is None and period is not None:
         raise click.UsageError(f"{plan_file} is a plan without periods: leave out --period.")
     if calendar is not None and (round_ or job):
@@ -159,9 +159,9 @@ def report_command(
         raise click.UsageError(
             f"{plan_file} is a calendar: give --period, from 1 to {calendar.periods}."
         )
-    budget = asked.total_epsilon if cap is None else _budget(cap)
+    budget = plan_asked.total_epsilon if cap is None else _budget(cap)
     with naming(plan_file):
-        plan = for_vehicle(asked.to_json(), cap or budget)
+        plan = for_vehicle(plan_asked.to_json(), cap or budget)
     if output == _STDOUT and sys.stdout is None:
         raise DomainError("expected to write the report to standard output; it is closed. Give -o.")
     # Read before the ledger is opened: slow input must not block others.
@@ -306,10 +306,10 @@ class _Tallying:
 
     def count(self, reports: tuple[str, ...], output: Path, save_every: float) -> None:
         """Count what is new, and save the tally every few seconds and at the end."""
-        named = [each for each in reports if not _is_stream(each)]
+        named = [path for path in reports if not _is_stream(path)]
         own = output.resolve(), counts.manifest_path(output.resolve())
-        names = [each.as_posix() for each in own]
-        new = [each for each in self._shards(named) if each.name not in names]
+        names = [path.as_posix() for path in own]
+        new = [shard for shard in self._shards(named) if shard.name not in names]
         screen = console(stderr=True)
         with Progress(
             *Progress.get_default_columns(),
@@ -337,11 +337,11 @@ class _Tallying:
                 self.total.save(output)
                 # A large tally is saved less often: saving takes a tenth of the time at most.
                 save_every = max(save_every, 10 * (monotonic() - begun))
-        for each in filter(_is_stream, reports):
-            with click.open_file(each, "rb") as stream:
-                found = counts.count_stream(cast(BinaryIO, stream), self.plan)
-            self.refused_packets.update(found.refused)
-            self.total += found
+        for stream_path in filter(_is_stream, reports):
+            with click.open_file(stream_path, "rb") as stream:
+                counted = counts.count_stream(cast(BinaryIO, stream), self.plan)
+            self.refused_packets.update(counted.refused)
+            self.total += counted
         self.total.save(output)
 
     def _shards(self, reports: list[str]) -> Iterator[Shard]:
@@ -374,15 +374,15 @@ class _Tallying:
                 "reports": self.total.tally.reports,
                 "refused": self.refused,
                 "refused_packets": self.refused_packets,
-                "listed": [each._asdict() for each in self.total.listed],
+                "listed": [refusal._asdict() for refusal in self.total.listed],
                 "skipped": self.skipped,
                 "same_contents": self.twins,
             }
             click.echo(json.dumps(document, indent=2))
             return
         shown = console(soft_wrap=True)
-        for each in self.refused:
-            shown.print(f"Refused {each['file']}: {each['reason']}", markup=False)
+        for refusal in self.refused:
+            shown.print(f"Refused {refusal['file']}: {refusal['reason']}", markup=False)
         for reason, said in REASONS.items():
             if number := self.refused_packets[reason]:
                 shown.print(f"Refused {counted(number, 'report')}: {said}")

@@ -173,7 +173,7 @@ def as_scaled(public: Supervised, scaling: Scaling | None) -> Supervised:
 
 def compared(test: Supervised, weights: Floats) -> Comparison:
     """Return how a model does on the hold-out, beside always the same answer."""
-    found, base = [], []
+    errors, base = [], []
     _, targets = test.examples.read(slice(None))
     goal = test.objective
     always = np.broadcast_to(goal.constant(targets), (BLOCK, goal.outputs))
@@ -181,9 +181,9 @@ def compared(test: Supervised, weights: Floats) -> Comparison:
     for start in range(0, len(test.examples), BLOCK):
         features, targets = test.examples.read(slice(start, start + BLOCK))
         with np.errstate(over="ignore", invalid="ignore"):  # the weights may have overflowed
-            found.append(goal.error(test.network.scores(weights[None], features), targets)[0])
+            errors.append(goal.error(test.network.scores(weights[None], features), targets)[0])
             base.append(goal.error(always[: len(targets)], targets))
-    return Comparison.of(np.concatenate(found), np.concatenate(base))
+    return Comparison.of(np.concatenate(errors), np.concatenate(base))
 
 
 def spending(settings: Settings, fleet: Supervised, training: Training) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def spending(settings: Settings, fleet: Supervised, training: Training) -> dict[
     spent = Privacy.of(plan, reports, times) if isinstance(plan, Plan) else None
     ratio = None if spent is None else spent.ratio
     if ratio is not None:
-        ratio = max(ratio, *(each.ratio for each in training.surveys), Fraction())
+        ratio = max(ratio, *(survey.ratio for survey in training.surveys), Fraction())
     return {
         "vehicles": len(fleet),
         "participations": times,

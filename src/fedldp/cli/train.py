@@ -359,7 +359,7 @@ def _forecast(
     """Say what to expect of a training."""
     if not isinstance(public.examples, Surveyed):
         raise click.UsageError("--forecast needs a data set or a file.")
-    found = forecast(
+    predicted = forecast(
         public.examples.encoding.schema,
         settings.budget,
         vehicles,
@@ -369,25 +369,28 @@ def _forecast(
         **chosen,
     )
     if not as_json:
-        console(soft_wrap=True).print(str(found), highlight=False)
+        console(soft_wrap=True).print(str(predicted), highlight=False)
         return
     document = {
-        "epsilon": found.epsilon,
-        "vehicles": found.vehicles,
-        "rounds": found.rounds,
-        "survey": found.survey,
-        "score_noise": found.score_noise,
-        "score_spread": found.score_spread,
-        "needed": found.needed,
-        "needed_to_beat": found.needed_to_beat,
+        "epsilon": predicted.epsilon,
+        "vehicles": predicted.vehicles,
+        "rounds": predicted.rounds,
+        "survey": predicted.survey,
+        "score_noise": predicted.score_noise,
+        "score_spread": predicted.score_spread,
+        "needed": predicted.needed,
+        "needed_to_beat": predicted.needed_to_beat,
         "weights": {
             name: {"noise": noise, "prior": prior}
             for name, noise, prior in zip(
-                found.names, found.deviations.tolist(), found.priors.tolist(), strict=True
+                predicted.names,
+                predicted.deviations.tolist(),
+                predicted.priors.tolist(),
+                strict=True,
             )
         },
-        "errors": None if found.errors is None else found.errors.tolist(),
-        "base_rate": found.base_rate,
+        "errors": None if predicted.errors is None else predicted.errors.tolist(),
+        "base_rate": predicted.base_rate,
     }
     click.echo(json.dumps(document, indent=2))
 
@@ -410,9 +413,9 @@ def _load(
                 f"{what} has its own columns: leave out --schema, --target, --vehicle and "
                 "--strict, which are for files."
             )
-        found = datasets.load(what, path, rows)
-        note_clipping(found)
-        return found
+        dataset = datasets.load(what, path, rows)
+        note_clipping(dataset)
+        return dataset
     if not Path(what).is_file():
         raise click.UsageError(f"--data must be a file, or one of {datasets.listed()}; got {what}.")
     if schema is None or target is None or path is not None:
@@ -421,15 +424,15 @@ def _load(
     if objective_name is not None:
         with naming(schema):
             objective(objective_name).for_target(columns[target])
-    found, quality = read_file(what, columns, target, vehicle, strict=strict)
+    dataset, quality = read_file(what, columns, target, vehicle, strict=strict)
     with naming(Path(what)):
         quality.refuse_unusable()
     tell(what, quality)
-    if rows is not None and rows > len(found):
+    if rows is not None and rows > len(dataset):
         raise click.UsageError(
-            f"--rows must be at most {len(found)}, the rows of {what}; got {rows}."
+            f"--rows must be at most {len(dataset)}, the rows of {what}; got {rows}."
         )
-    return found if rows is None else found.take(slice(rows))
+    return dataset if rows is None else dataset.take(slice(rows))
 
 
 def _render(

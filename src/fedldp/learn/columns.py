@@ -45,7 +45,9 @@ def declared_features(bounds: Any, X: Any, estimator: str) -> Features:
     frame, declared = named_columns(X), {}
     if frame is not None:
         names = list(frame.names)
-        declared = {name: found for name in names if (found := _declared_by_type(frame, name))}
+        declared = {
+            name: declaration for name in names if (declaration := _declared_by_type(frame, name))
+        }
     elif isinstance(bounds, Mapping):
         raise DomainError(f"bounds by name need a data frame; X has no names. {_FORMS}")
     elif _are_two_numbers(bounds):
@@ -68,12 +70,12 @@ def read_columns(features: Features, X: Any) -> tuple[Floats, DataQuality]:
         if attribute.name in features.booleans:
             matrix[invalid, place] = 0.0
         elif not attribute.feature_labels and invalid.any():
-            found, row = quality[attribute.name], int(invalid.argmax())
+            attribute_quality, row = quality[attribute.name], int(invalid.argmax())
             hint = ' Declare labels in square brackets, such as ["Oslo", "Rome"].'
             raise DomainError(
                 f"column {attribute.name!r} must have a finite number in every row; "
-                f"{found.example or f'row {row}: {matrix[row, place]}'}."
-                f"{hint if found.unreadable else ''}"
+                f"{attribute_quality.example or f'row {row}: {matrix[row, place]}'}."
+                f"{hint if attribute_quality.unreadable else ''}"
             )
     return matrix, quality
 

@@ -392,8 +392,8 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
             self.clipped_ = training.clipped
             self.features_ = replace(features, scaling=self.scaling_)
         spent = _spent(settings, levels, task, training)
-        for each, earlier in self.levels_.items():
-            spent[each] = Privacy.of_levels([earlier, spent[each]])
+        for level, earlier in self.levels_.items():
+            spent[level] = Privacy.of_levels([earlier, spent[level]])
         self.n_iter_ = len(self.history_)
         self.levels_ = spent
         self.privacy_ = Privacy.of_levels([*spent.values()]) if spent else None
@@ -692,28 +692,28 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
 
     def _codes(self, y: Array, classes: Any, *, more: bool) -> tuple[Array, Array]:
         """Return the classes, and which of them each row has."""
-        found, codes = np.unique(y, return_inverse=True)
+        labels_found, codes = np.unique(y, return_inverse=True)
         declared = self.classes if classes is None else classes
         if declared is None and more and self._before is not None:
             declared = self.classes_
         if declared is not None:
             labels = np.unique(np.asarray(declared))
-            if not np.isin(found, labels).all():
-                unknown = found[~np.isin(found, labels)][0]
+            if not np.isin(labels_found, labels).all():
+                unknown = labels_found[~np.isin(labels_found, labels)][0]
                 raise DomainError(
                     f"y must have the declared classes {labels.tolist()!r:.200} only; "
                     f"got {unknown!r}."
                 )
-            found, codes = labels, np.searchsorted(labels, found)[codes]
-        count = "1 class" if len(found) == 1 else f"{len(found)} classes"
-        if len(found) < 2:
+            labels_found, codes = labels, np.searchsorted(labels, labels_found)[codes]
+        count = "1 class" if len(labels_found) == 1 else f"{len(labels_found)} classes"
+        if len(labels_found) < 2:
             raise DomainError(f"y must have at least two labels; got {count}.")
-        if len(found) > 2 and self._several is None:
+        if len(labels_found) > 2 and self._several is None:
             raise DomainError(
                 f"Only binary classification is supported. y must have two labels; got {count}. "
                 "For several use LDPLogisticRegression."
             )
-        return found, codes
+        return labels_found, codes
 
     def fit(
         self, X: Any, y: Any, vehicle_ids: Any = None, epsilons: Any = None, **unsupported: Any
@@ -1242,18 +1242,18 @@ def _spent(
     if not settings.private:
         return {}
     times = -(-training.reports // len(task))
-    found = {
-        each.budget: Privacy.of(cast(Plan, plan), reports, times)
-        for each, plan, reports in zip(
+    privacy_of = {
+        level.budget: Privacy.of(cast(Plan, plan), reports, times)
+        for level, plan, reports in zip(
             levels, training.plans, training.reports_by_level, strict=True
         )
     }
     if training.surveys:  # whose reports have other sizes and other tables
-        ((only, spent),) = found.items()
-        ratios = (each.ratio for each in training.surveys)
+        ((only, spent),) = privacy_of.items()
+        ratios = (survey.ratio for survey in training.surveys)
         ratio = max(cast(Fraction, spent.ratio), *ratios)
-        found[only] = replace(spent, bytes=training.bytes, ratio=ratio)
-    return found
+        privacy_of[only] = replace(spent, bytes=training.bytes, ratio=ratio)
+    return privacy_of
 
 
 def _check_weights(weights: Floats) -> None:
@@ -1267,13 +1267,13 @@ def _check_weights(weights: Floats) -> None:
 def _checked_ids(vehicle_ids: Any, rows: int) -> Array:
     """Return the vehicle_id of each row; raise an error if one is missing."""
     ids = np.asarray(vehicle_ids)
-    if ids.dtype.kind == "O" and not any(is_missing(each) for each in ids.reshape(-1)):
+    if ids.dtype.kind == "O" and not any(is_missing(vehicle_id) for vehicle_id in ids.reshape(-1)):
         ids = ids.astype(str)  # values of several types, which cannot be sorted
     if ids.shape != (rows,):
         raise DomainError(
             f"vehicle_ids must have one for each of {rows} rows; got an array of shape {ids.shape}."
         )
-    if ids.dtype.kind in "fO" and any(is_missing(each) for each in ids.tolist()):
+    if ids.dtype.kind in "fO" and any(is_missing(vehicle_id) for vehicle_id in ids.tolist()):
         raise DomainError("vehicle_ids must have one for each row; some are missing.")
     return ids
 

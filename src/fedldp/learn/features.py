@@ -80,7 +80,7 @@ class Scaling:
             raise DomainError(
                 f"the target of a scaling must be a centre and a positive factor; got {target!r}."
             )
-        numbers = *self.centres, *self.factors, *(each for row in rows for each in row), *target
+        numbers = *self.centres, *self.factors, *(number for row in rows for number in row), *target
         for value in numbers:
             if not is_real(value) or not abs(value) <= LARGEST_FACTOR:
                 raise DomainError(
@@ -407,15 +407,15 @@ class Features:
         encoded = np.empty((len(matrix), self.dimensions), np.float32)
         encoded[:, -1] = 1.0
         place = 0
-        for each, values in self._columns(matrix):
-            width = self._width(each)
-            if each.feature_labels:
+        for encoder, values in self._columns(matrix):
+            width = self._width(encoder)
+            if encoder.feature_labels:
                 encoded[:, place : place + width] = -1.0
-                own = _codes(each, values) - self._first  # column of the label
+                own = _codes(encoder, values) - self._first  # column of the label
                 rows = np.flatnonzero((own >= 0) & (own < width))
                 encoded[rows, place + own[rows]] = 1.0
             else:
-                encoded[:, place : place + width] = each.to_features(values)
+                encoded[:, place : place + width] = encoder.to_features(values)
             place += width
         if self.scaling is not None and self.standardized:
             places = self.scaled
@@ -543,14 +543,14 @@ class Features:
         return np.isin(np.flatnonzero(self.kinds[0]), self.scaled)
 
     def _encode_sparse(self, matrix: npt.NDArray[Any]) -> SparseFeatures:
-        categories = sum(1 for each in self.schema.attributes if each.feature_labels)
+        categories = sum(1 for attribute in self.schema.attributes if attribute.feature_labels)
         labels = np.empty((len(matrix), categories), np.int32)
         place = category = 0
-        for each, values in self._columns(matrix):
-            if each.feature_labels:
-                labels[:, category] = place + _codes(each, values)
+        for encoder, values in self._columns(matrix):
+            if encoder.feature_labels:
+                labels[:, category] = place + _codes(encoder, values)
                 category += 1
-            place += self._width(each)
+            place += self._width(encoder)
         numbers = self._numbers(matrix)
         if self.scaling is not None and self.standardized:
             if self.booleans:

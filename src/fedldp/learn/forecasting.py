@@ -112,10 +112,10 @@ class Forecast:
 
     def __str__(self) -> str:
         d = len(self.names)
-        asked = {"scale": "centres and scales", "whiten": "centres, scales and correlations"}
+        surveyed_for = {"scale": "centres and scales", "whiten": "centres, scales and correlations"}
         first = "Nobody is surveyed."
         if self.survey is not None:
-            first = f"A part is asked first about the {asked[self.survey]} of its numbers."
+            first = f"A part is asked first about the {surveyed_for[self.survey]} of its numbers."
         lines = [
             f"{self.vehicles:,} vehicles with epsilon = {self.epsilon:g}, each asked once, in "
             f"{self.rounds} rounds. {first}",
@@ -199,13 +199,13 @@ def forecast(
         raise DomainError(f"vehicles must be at least 1; got {vehicles!r}.")
     encoding = Features(features, settings.reference)
     noisy = partial(_noisy, settings, encoding, goal)
-    deviations, prior, kind, asked = _deviations(settings, encoding, goal, vehicles)
+    deviations, prior, kind, vehicles_left = _deviations(settings, encoding, goal, vehicles)
     clip = _clip(settings, prior, vehicles)
-    group = settings.group_size(encoding.dimensions, asked, goal, clip.length)
-    found = Forecast(
+    group = settings.group_size(encoding.dimensions, vehicles_left, goal, clip.length)
+    predicted = Forecast(
         epsilon=settings.budget,
         vehicles=vehicles,
-        rounds=-(-asked // group) * settings.participations,
+        rounds=-(-vehicles_left // group) * settings.participations,
         survey=kind,
         names=encoding.names,
         deviations=deviations,
@@ -216,9 +216,9 @@ def forecast(
         needed_to_beat=_needed(noisy, BEATS),
     )
     if public is None:
-        return found
+        return predicted
     errors, base = _simulated(settings, public, vehicles, repeats, source or source_of())
-    return replace(found, errors=errors, base_rate=base)
+    return replace(predicted, errors=errors, base_rate=base)
 
 
 def too_few(settings: Settings, encoding: Features, goal: Objective, vehicles: int) -> str | None:
@@ -294,19 +294,19 @@ def _deviations(
     prior = Prior.of(encoding, goal)
     clip = _clip(settings, prior, vehicles)
     target = settings.target_survey_for(clip, vehicles)
-    asked = vehicles - settings.surveyed(survey, target, vehicles)
+    vehicles_left = vehicles - settings.surveyed(survey, target, vehicles)
     plan = settings.plan(encoding.dimensions, clip.length, clip.mean_length)
     if not isinstance(plan, Plan):
         raise DomainError("a forecast is about noise: give an epsilon.")
     (part,) = plan.parts
     ((coder, attribute),) = part.asked
     length = min(1.0, _SLOPE * prior.length / attribute.estimand.half_width)
-    reports = max(asked, 1) * settings.participations
+    reports = max(vehicles_left, 1) * settings.participations
     variance = coder.noise_at(length) * attribute.estimand.half_width**2 / (reports * part.share)
     slope = np.array([_SLOPE if goal.classifies else goal.first_slope])
     curvature = goal.curvature(slope)[0] * prior.squares
     deviations = np.sqrt(variance) / curvature
-    return deviations, prior, None if survey is None else survey.kind, asked
+    return deviations, prior, None if survey is None else survey.kind, vehicles_left
 
 
 def _needed(noisy: Callable[[int], float], precision: float) -> int | None:

@@ -178,8 +178,8 @@ class SparseGradients(_Gradients):
         zeros = most - np.bincount(vehicles[first], minlength=len(most))
         count = np.cumsum(again)
         before = (count - again)[np.cumsum(written) - written]
-        kept = ~again | (count - before[vehicles] <= zeros[vehicles])
-        return most, places.reshape(-1)[kept], means[:, kept]
+        is_kept = ~again | (count - before[vehicles] <= zeros[vehicles])
+        return most, places.reshape(-1)[is_kept], means[:, is_kept]
 
 
 def mean_of_rows(values: npt.NDArray[Any], begins: Integers | None) -> Floats:

@@ -582,10 +582,10 @@ def layer_from_document(document: Any) -> Layer:
     if not isinstance(name, str) or name not in LAYERS:
         raise unknown("layer", name, LAYERS)
     options = {key: value for key, value in document.items() if key != "layer"}
-    wanted = [each.name for each in fields(LAYERS[name])]  # type: ignore[arg-type]
-    if options.keys() != set(wanted):
+    names = [option.name for option in fields(LAYERS[name])]  # type: ignore[arg-type]
+    if options.keys() != set(names):
         raise DomainError(
-            f"the entries of a {name} layer must be {', '.join(['layer', *wanted])}; "
+            f"the entries of a {name} layer must be {', '.join(['layer', *names])}; "
             f"got {', '.join(map(str, document))[:80]}."
         )
     return LAYERS[name](**options)

@@ -374,8 +374,8 @@ class Model:
         rows = Schema((*self.schema.attributes, self.target)).rows(data, first_row)
 
         def error(scores: Floats, targets: Floats) -> Floats:
-            found = self.goal.error(scores, self.goal.targets(self.target, targets))
-            return np.where(np.isnan(targets), np.nan, found)
+            row_errors = self.goal.error(scores, self.goal.targets(self.target, targets))
+            return np.where(np.isnan(targets), np.nan, row_errors)
 
         errors, quality = self._each(rows, error)
         *features, target = quality.attributes
@@ -405,13 +405,13 @@ class Model:
     ) -> tuple[Floats, DataQuality]:
         """Apply a function to the score and the last column of each row; return the quality too."""
         features, weights = self.features, np.array([self.weights])
-        found, qualities = [], []
+        blocks, qualities = [], []
         for start in range(0, max(len(rows), 1), BLOCK):
             matrix, quality = rows.read(start, start + BLOCK)
             (scores,) = self.network.scores(weights, features.encode(matrix))
-            found.append(function(scores.astype(np.float64), matrix[:, -1]))
+            blocks.append(function(scores.astype(np.float64), matrix[:, -1]))
             qualities.append(quality)
-        return np.concatenate(found), total(qualities)
+        return np.concatenate(blocks), total(qualities)
 
     @property
     def declaration(self) -> dict[str, Any]:

@@ -360,13 +360,13 @@ class Network:
         if not self.layers:
             scores = scores_of(features, weights.reshape(len(weights) * outputs, -1))
             return scores.reshape(len(weights), outputs, -1).transpose(0, 2, 1)
-        found = np.empty((len(weights), len(features), outputs), features.dtype)
-        for model, row in zip(found, weights, strict=True):
+        result = np.empty((len(weights), len(features), outputs), features.dtype)
+        for model, row in zip(result, weights, strict=True):
             for rows, values in self._blocks(features):
                 for step, mine in zip(self._steps, self._parts(row, values), strict=True):
                     values = without_tiny(step.forward(mine, values)[0])
                 model[rows] = values
-        return found
+        return result
 
     def scores(self, weights: Floats, features: FeatureRows) -> Array:
         """Return the scores of some rows as the objective takes them.
@@ -431,36 +431,36 @@ class Network:
         begins = np.arange(len(features)) if begins is None else begins
         sizes = np.diff(begins, append=len(features))
         vehicles = np.repeat(np.arange(len(begins)), sizes)
-        found = np.zeros((len(begins), self.dimensions))
+        means = np.zeros((len(begins), self.dimensions))
         for rows, gradients in self._of_rows(weights, features, targets):
             own = vehicles[rows]
             starts = np.flatnonzero(np.diff(own, prepend=-1))
-            found[own[starts]] += np.add.reduceat(gradients, starts, axis=0, dtype=np.float64)
-        found /= sizes[:, None]
-        return found
+            means[own[starts]] += np.add.reduceat(gradients, starts, axis=0, dtype=np.float64)
+        means /= sizes[:, None]
+        return means
 
     def _of_rows(
         self, weights: Floats, features: FeatureRows, targets: Floats
     ) -> Iterator[tuple[slice, Array]]:
         """Yield the gradients of some rows at a time, for one model."""
         for rows, values in self._blocks(features):
-            found = np.empty((len(values), self.dimensions), values.dtype)
-            parts, kept = list(self._parts(weights, values)), []
+            gradients = np.empty((len(values), self.dimensions), values.dtype)
+            parts, intermediates = list(self._parts(weights, values)), []
             for step, mine in zip(self._steps, parts, strict=True):
                 values, needed = step.forward(mine, values)
                 values = without_tiny(values)
-                kept.append(needed)
+                intermediates.append(needed)
             one = self.objective.outputs == 1
             slopes = self.objective.slope(values[:, 0] if one else values, targets[rows])
             slopes = without_tiny(slopes.reshape(values.shape).astype(values.dtype, copy=False))
             end = self.dimensions
             for number in range(len(parts) - 1, self._frozen - 1, -1):
                 step = self._steps[number]
-                gradient, slopes = step.backward(parts[number], kept[number], slopes)
+                gradient, slopes = step.backward(parts[number], intermediates[number], slopes)
                 slopes = without_tiny(slopes)
-                found[:, end - gradient.shape[1] : end] = gradient
+                gradients[:, end - gradient.shape[1] : end] = gradient
                 end -= gradient.shape[1]
-            yield rows, found
+            yield rows, gradients
 
     def _blocks(self, features: FeatureRows) -> Iterator[tuple[slice, Array]]:
         """Yield the inputs of some rows at a time, so that memory is limited."""
@@ -529,8 +529,8 @@ class Network:
         layers = document["layers"]
         if not isinstance(layers, list) or len(layers) > MOST_LAYERS:
             raise DomainError(f"layers must be a list of at most {MOST_LAYERS} layers.")
-        found = tuple(layer_from_document(each) for each in layers)
-        return cls(document["inputs"], found, objective, document["fixed"])
+        parsed = tuple(layer_from_document(layer) for layer in layers)
+        return cls(document["inputs"], parsed, objective, document["fixed"])
 
     def to_json(self) -> str:
         """Return the network as canonical JSON, from which `from_json` reads it exactly.

@@ -117,7 +117,7 @@ class Prior:
         squares = np.where(labels > 0, 1 / np.maximum(labels, 1) if sparse else 1.0, 1.0)
         squares = np.where(numbers, spread, squares)
         moves = np.where(numbers, NUMBER / np.sqrt(spread), np.where(labels > 0, LABEL, CONSTANT))
-        categories = sum(1 for each in features.schema.attributes if each.feature_labels)
+        categories = sum(1 for attribute in features.schema.attributes if attribute.feature_labels)
         nonzero = int(numbers.sum()) + categories + 1 if sparse else features.dimensions
         return cls._of_every_score(objective, squares, moves, nonzero)
 
@@ -289,7 +289,7 @@ def filtered(
     )
     length = known.length
     if observed.length is not None:
-        found = np.clip(observed.length, 1e-9, None)
+        lengths = np.clip(observed.length, 1e-9, None)
         new = np.where(length > 0, max(_MEMORY, 1 / number), 1.0)
-        length = length + new * (found - length)
+        length = length + new * (lengths - length)
     return gain * observed.gradient / curvature, Knowledge(weights, average, together, length)

@@ -198,13 +198,13 @@ class Adam(Optimizer):
         self, recipe: "Recipe", state: "State", observed: Observed, prior: Prior | None
     ) -> "State":
         """Return the state after one more group."""
-        t, gradient, kept = state.round + 1, observed.gradient, self.momentum
-        rate, momentum = recipe.rate_in(t), _with_momentum(kept, state, gradient)
+        t, gradient, remembered = state.round + 1, observed.gradient, self.momentum
+        rate, momentum = recipe.rate_in(t), _with_momentum(remembered, state, gradient)
         squares = _SQUARES * state.squares + (1 - _SQUARES) * gradient**2
         scale = np.sqrt(squares / (1 - _SQUARES**t))
         scale += _TINY
         move = momentum / scale
-        move *= rate * (1 - kept) / (1 - kept**t)
+        move *= rate * (1 - remembered) / (1 - remembered**t)
         return _moved(self, state, move, momentum, squares)
 
 
@@ -472,13 +472,13 @@ class Recipe:
                 f"recipe must be a table with a rate and no other entries than "
                 f"{', '.join(_ENTRIES)}; got {document!r:.200}."
             )
-        given = {
+        options = {
             entry: checked(rule, entry, document[entry])
             for entry, (rule, _) in _ENTRIES.items()
             if entry in document
         }
-        value = {entry: default for entry, (_, default) in _ENTRIES.items()} | given
-        (kind,) = (each for each in OPTIMIZERS if each.name == value["optimizer"])
+        value = {entry: default for entry, (_, default) in _ENTRIES.items()} | options
+        (kind,) = (optimizer for optimizer in OPTIMIZERS if optimizer.name == value["optimizer"])
         steps = Steps(value["rate"], value["schedule"], value["momentum"])
         common = {name: value[_COMMON[name]] for name in _COMMON}
         return cls(kind.with_steps(steps, **common), value["regularization"], value["rounds"])
@@ -616,7 +616,7 @@ class State:
                 matrices += [known.weights, known.average, known.together]
                 if known.length.shape != shape[:1] or not np.isfinite(known.length).all():
                     raise ValueError("the arrays do not fit together")
-            if len(shape) != 2 or not all(each.shape == shape for each in matrices):
+            if len(shape) != 2 or not all(matrix.shape == shape for matrix in matrices):
                 raise ValueError("the arrays do not fit together")
             if change.shape != shape[:1] or not np.isfinite(matrices).all():
                 raise ValueError("the numbers cannot be those of a training")
@@ -727,10 +727,14 @@ def _filter(optimizer: Optimizer, state: State, observed: Observed, prior: Prior
     t, known = state.round + 1, state.known
     if known is None:
         known = Knowledge.start(prior, len(state.weights))
-    kept = 1 - 3 / (t + 2) if optimizer.average else 0.0
-    move, known = filtered(prior, known, observed, t, kept)
+    share_kept = 1 - 3 / (t + 2) if optimizer.average else 0.0
+    move, known = filtered(prior, known, observed, t, share_kept)
     weights = state.weights - move
-    average = weights if not optimizer.average else kept * state.average + (1 - kept) * weights
+    average = (
+        weights
+        if not optimizer.average
+        else share_kept * state.average + (1 - share_kept) * weights
+    )
     change = _changed(optimizer, state, move, weights, average)
     return replace(state, round=t, weights=weights, average=average, change=change, known=known)
 

@@ -119,15 +119,15 @@ class Privacy:
         >>> float(found.epsilon), found.reports
         (2.0, 2000)
         """
-        ratios = [each.ratio for each in levels if each.ratio is not None]
+        ratios = [level.ratio for level in levels if level.ratio is not None]
         return cls(
-            max(each.epsilon for each in levels),
+            max(level.epsilon for level in levels),
             max(ratios) if len(ratios) == len(levels) else None,
-            max(each.participations for each in levels),
-            sum(each.reports for each in levels),
-            max(each.bits for each in levels),
-            sum(each.bytes for each in levels),
-            max(each.rho for each in levels),
+            max(level.participations for level in levels),
+            sum(level.reports for level in levels),
+            max(level.bits for level in levels),
+            sum(level.bytes for level in levels),
+            max(level.rho for level in levels),
         )
 
 

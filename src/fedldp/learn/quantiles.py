@@ -211,18 +211,18 @@ class QuantileSearch:
         known = answers[: SEARCH_ROUNDS + 2 * pair]
         mine = known[SEARCH_ROUNDS + upper :: 2]
         left = sum(self.groups[number::2])
-        wanted = self._needed + MARGIN * math.sqrt((PAIRS - pair) / PAIRS + 0.25)
+        answers_wanted = self._needed + MARGIN * math.sqrt((PAIRS - pair) / PAIRS + 0.25)
         cell = 0
         for distance in np.arange(NEAREST, FARTHEST, STEP) * self._side_error:
             cell = _median_cell(known, self.level - sign * distance)
             error = self._variance(self.level - sign * distance) if 0 < distance < 1 else 1.0
             variance = left * max(error, self._variance(self.level))
             evidence = left * distance
-            for each, group in zip(mine, self.groups[SEARCH_ROUNDS + upper :: 2], strict=False):
-                if sign * (each.cell - cell) >= 0:
-                    evidence += group * sign * (self.level - each.share)
-                    variance += (group * each.stderr) ** 2
-            if evidence >= wanted * math.sqrt(variance):
+            for answer, group in zip(mine, self.groups[SEARCH_ROUNDS + upper :: 2], strict=False):
+                if sign * (answer.cell - cell) >= 0:
+                    evidence += group * sign * (self.level - answer.share)
+                    variance += (group * answer.stderr) ** 2
+            if evidence >= answers_wanted * math.sqrt(variance):
                 break
         return cell
 
@@ -291,20 +291,22 @@ class QuantileSearch:
 
     def _limit(self, answers: Sequence[SideAnswers], sign: int) -> float:
         """Return the lower limit (sign 1) or the upper one (sign -1) on the scale of [-1, 1]."""
-        mine = sorted(answers[SEARCH_ROUNDS + (sign < 0) :: 2], key=lambda each: sign * each.cell)
+        mine = sorted(
+            answers[SEARCH_ROUNDS + (sign < 0) :: 2], key=lambda answer: sign * answer.cell
+        )
         cell: float = -math.inf
-        for place, each in enumerate(mine):
-            same = next(i for i, other in enumerate(mine) if other.cell == each.cell)
+        for place, answer in enumerate(mine):
+            same = next(i for i, other in enumerate(mine) if other.cell == answer.cell)
             rest = mine[min(place, same) :]
             evidence = sum(sign * (self.level - other.share) for other in rest)
             if evidence <= self._needed * math.sqrt(sum(other.stderr**2 for other in rest)):
                 break
-            cell = sign * each.cell
+            cell = sign * answer.cell
         wrong = FALLBACK_SHARE * (1 - self.confidence) / SEARCH_ROUNDS
         needed = -_NORMAL.inv_cdf(wrong)
-        for each in answers[:SEARCH_ROUNDS]:
-            if sign * (self.level - each.share) > needed * each.stderr:
-                cell = max(cell, sign * each.cell)
+        for answer in answers[:SEARCH_ROUNDS]:
+            if sign * (self.level - answer.share) > needed * answer.stderr:
+                cell = max(cell, sign * answer.cell)
         if cell == -math.inf:
             return -float(sign)
         return _unit(sign * cell)
@@ -316,14 +318,14 @@ class QuantileSearch:
         """
         middle = _unit(_median_cell(answers, self.level))
         bracket = answers[SEARCH_ROUNDS:]
-        ends = [each.unit for each in bracket]
+        ends = [answer.unit for answer in bracket]
         low, high = min(ends), max(ends)
         if high - low < 4 / CELLS:
             return middle
-        near = [each for each in answers if low <= each.unit <= high]
-        x = np.array([(each.unit - middle) / (high - low) for each in near])
-        weights = 1 / np.array([each.stderr for each in near])
-        shares = np.array([each.share - self.level for each in near])
+        near = [answer for answer in answers if low <= answer.unit <= high]
+        x = np.array([(answer.unit - middle) / (high - low) for answer in near])
+        weights = 1 / np.array([answer.stderr for answer in near])
+        shares = np.array([answer.share - self.level for answer in near])
         terms = np.stack([np.ones_like(x), x, x * x], axis=1)
         span = max(float(np.ptp(shares)) / 2, self._side_error)
         terms, shares = terms * weights[:, None], shares * weights

@@ -388,9 +388,9 @@ class Settings:
         unit = cast(Plan, self.plan(len(prior.squares)))
         ((coder, _),) = unit.parts[0].asked
         reports = max(1, vehicles) * self.participations
-        width, asked = 1.0, self._asked_about_target(vehicles)
-        if asked:
-            width = width_of(share_beyond(asked, self.epsilon))
+        width, vehicles_asked = 1.0, self._asked_about_target(vehicles)
+        if vehicles_asked:
+            width = width_of(share_beyond(vehicles_asked, self.epsilon))
         return Clip.of(prior, float(coder.noise_at(LINEAR_LENGTH)) / reports, width)
 
     def _plan(
@@ -478,8 +478,8 @@ class Settings:
             )
         if not self.private:
             raise DomainError("without privacy there are no epsilons: leave them out.")
-        found, places = np.unique(chosen, return_inverse=True)
-        return [replace(self, epsilon=float(each)) for each in found], places
+        distinct, places = np.unique(chosen, return_inverse=True)
+        return [replace(self, epsilon=float(epsilon)) for epsilon in distinct], places
 
     def optimizer_for(self, linear: bool = True) -> Optimizer:
         """Return the optimizer that is used, if it may be "auto".
@@ -734,12 +734,12 @@ class Settings:
         survey = self._survey_for_task(task) if asks else None
         clip = levels[0]._clip_for_task(task, survey)
         target = self.target_survey_for(clip, len(task)) if asks else None
-        plans = [each.plan(d, clip.length, clip.mean_length) for each in levels]
+        plans = [level.plan(d, clip.length, clip.mean_length) for level in levels]
         linear = task.prior is not None
-        asked = len(task) - self.surveyed(survey, target, len(task))
+        vehicles_left = len(task) - self.surveyed(survey, target, len(task))
         goal = None if task.prior is None else task.prior.objective
-        group = levels[0].group_size(d, asked, goal, clip.length)
-        rounds = max(1, -(-asked // group)) * self.participations
+        group = levels[0].group_size(d, vehicles_left, goal, clip.length)
+        rounds = max(1, -(-vehicles_left // group)) * self.participations
         if self.max_iter is not None:
             rounds = min(rounds, self.max_iter)
         before = 0 if state is None else state.round

@@ -140,7 +140,7 @@ class Convolutions:
     @cached_property
     def kernels(self) -> tuple[Floats, ...]:
         """The filters, of shape (channels, samples): each has the mean 0 and the length 1."""
-        random, found = source(self.seed), []
+        random, drawn = source(self.seed), []
         for _ in range(self.filters):
             width = WIDTHS[int(random.below(len(WIDTHS), 1)[0])]
             dilation = DILATIONS[int(random.below(len(DILATIONS), 1)[0])]
@@ -149,8 +149,8 @@ class Convolutions:
             taps /= np.sqrt((taps**2).sum())
             kernel = np.zeros((self.window.channels, (width - 1) * dilation + 1))
             kernel[:, ::dilation] = taps
-            found.append(kernel)
-        return tuple(found)
+            drawn.append(kernel)
+        return tuple(drawn)
 
     @property
     def schema(self) -> Schema:

@@ -556,19 +556,19 @@ class Survey:
         [1.0, -7.0]
         """
         scaling, first = self.start, 0
-        for number, (each, group) in enumerate(
+        for number, (question, group) in enumerate(
             zip(self.rounds, self.groups(vehicles), strict=True)
         ):
             batches = units(first, first + group)
-            asked = self.asked_with(each, scaling)
-            answers = (each.answers(batch, asked) for batch in batches)
+            scaled_question = self.asked_with(question, scaling)
+            answers = (question.answers(batch, scaled_question) for batch in batches)
             if self.epsilon is None:
-                found = _mean(np.concatenate([*answers]))
+                mean = _mean(np.concatenate([*answers]))
             else:
-                found = answered(self.plans[number].simulate_batches(map(Matrix, answers), source))
-            scaling = each.improved(scaling, found)
+                mean = answered(self.plans[number].simulate_batches(map(Matrix, answers), source))
+            scaling = question.improved(scaling, mean)
             first += group
-            yield found, scaling
+            yield mean, scaling
 
 
 @final

@@ -126,7 +126,7 @@ class ModuleTask(Task):
         self._trained = _trained(self._copy)
         self._data = _tensor(inputs), _tensor(targets)
         self._recorded: dict[Any, Any] = {}  # work of a GPU, by the shapes of its inputs
-        rows = [len(each) for each in self._data]
+        rows = [len(data) for data in self._data]
         if vehicle_rows is not None:
             rows.append(vehicle_rows.total)
         if len(set(rows)) > 1:
@@ -256,7 +256,7 @@ class ModuleTask(Task):
         if self.device.type != "cuda":
             return self._gradients_of(named, x, y)
         inputs = [*named.values(), x, y]
-        shapes = tuple((each.shape, each.dtype) for each in inputs)
+        shapes = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
 
         def work(*tensors: Tensor) -> Tensor:
             return self._gradients_of(dict(zip(named, tensors, strict=False)), *tensors[-2:])
@@ -338,7 +338,7 @@ class Recorded:
     @classmethod
     def of(cls, work: Callable[..., Tensor], inputs: list[Tensor]) -> "Recorded | None":
         """Record what some work does to inputs of these shapes; None if it cannot be recorded."""
-        own, graph = [each.clone() for each in inputs], torch.cuda.CUDAGraph()
+        own, graph = [tensor.clone() for tensor in inputs], torch.cuda.CUDAGraph()
         aside = torch.cuda.Stream(own[0].device)
         aside.wait_stream(torch.cuda.current_stream())
         try:
@@ -423,11 +423,11 @@ class Gradients:
         of_rows = np.repeat(columns.reshape(len(self._weights), -1), self._sizes, axis=1).reshape(
             -1
         )
-        places, found = torch.from_numpy(of_rows)[:, None], []
+        places, taken = torch.from_numpy(of_rows)[:, None], []
         for block in self._blocks():
             mine, places = places[: len(block)], places[len(block) :]
-            found.append(block.gather(1, mine.to(block.device)))
-        return array(self._mean(found))[:, 0]
+            taken.append(block.gather(1, mine.to(block.device)))
+        return array(self._mean(taken))[:, 0]
 
     def all(self, columns: Integers) -> Floats:
         """Return some coordinates of the gradients of all vehicles.
@@ -530,21 +530,21 @@ def _convolution(
     stride, dilation = (_each(value, dimensions) for value in (stride, dilation))
     reach = [gap * (size - 1) for size, gap in zip(weight.shape[2:], dilation, strict=True)]
     if padding == "same":
-        sides = [(each // 2, each - each // 2) for each in reach]
+        sides = [(length // 2, length - length // 2) for length in reach]
     else:
-        sides = [(each, each) for each in _each(0 if padding == "valid" else padding, dimensions)]
+        sides = [(size, size) for size in _each(0 if padding == "valid" else padding, dimensions)]
     alone = input.ndim == dimensions + 1  # one example, and not a batch of them
     windows = input[None] if alone else input
-    windows = torch.nn.functional.pad(windows, [each for pair in sides[::-1] for each in pair])
+    windows = torch.nn.functional.pad(windows, [side for pair in sides[::-1] for side in pair])
     for axis, (length, step, gap) in enumerate(zip(reach, stride, dilation, strict=True), start=2):
         windows = windows.unfold(axis, length + 1, step)[..., ::gap]
     n, channels, *places = windows.shape[: 2 + dimensions]
     windows = windows.reshape(n, groups, channels // groups, math.prod(places), -1)
     kernels = weight.reshape(groups, -1, channels // groups, windows.shape[-1])
-    found = torch.einsum("ngcpk,gock->ngop", windows, kernels).reshape(n, len(weight), *places)
+    convolved = torch.einsum("ngcpk,gock->ngop", windows, kernels).reshape(n, len(weight), *places)
     if bias is not None:
-        found = found + bias.view(-1, *[1] * dimensions)
-    return found[0] if alone else found
+        convolved = convolved + bias.view(-1, *[1] * dimensions)
+    return convolved[0] if alone else convolved
 
 
 def _each(value: Any, dimensions: int) -> tuple[int, ...]:

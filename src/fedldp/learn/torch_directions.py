@@ -131,18 +131,18 @@ class TorchCodebook(Codebook):
     ) -> Integers:
         if needed is not None:
             places, chosen = np.flatnonzero(needed), np.zeros(len(vectors), np.int64)
-            some = TorchRows(vectors.matrix[self._moved(places)])
-            chosen[places] = self.ranked(some, seeds[places], signs[places], ranks[places])
+            needing = TorchRows(vectors.matrix[self._moved(places)])
+            chosen[places] = self.ranked(needing, seeds[places], signs[places], ranks[places])
             return chosen
         products = _products
         if self._kernel:
             from fedldp.learn.torch_kernel import products
-        signs, ranks = (self._moved(each)[:, None] for each in (signs, ranks))
+        signs, ranks = (self._moved(numbers_given)[:, None] for numbers_given in (signs, ranks))
         numbers = vectors.matrix.to(torch.int32)
-        found = products(_table(self.device), numbers, self._states(seeds), self._words)
+        sums = products(_table(self.device), numbers, self._states(seeds), self._words)
         # One number for product and direction; those of equal products descend with the number.
         numbers = torch.arange(self.directions, -1, -1, device=self.device)
-        keys = (found * (signs * (self.directions + 1)) + numbers)[:, :-1]
+        keys = (sums * (signs * (self.directions + 1)) + numbers)[:, :-1]
         keys = keys.sort(dim=1, descending=True).values.gather(1, ranks)[:, 0]
         return array(self.directions - keys.remainder(self.directions + 1))
 
@@ -160,7 +160,9 @@ class TorchCodebook(Codebook):
         numbers = self._moved(numbers)[:, None]
         states = self._states(seeds)[:, None] + ((numbers >> 2) + 1) * _GOLDEN
         places = torch.arange(self.d, device=self.device) * self._words * _GOLDEN
-        which = self._moved(np.repeat(np.arange(len(parts)), [len(each) for each, _ in parts]))
+        which = self._moved(
+            np.repeat(np.arange(len(parts)), [len(part_seeds) for part_seeds, _ in parts])
+        )
         whose = which == torch.arange(len(parts), device=self.device)[:, None]
         totals = torch.zeros((len(parts), 2 * self.d), dtype=torch.int64, device=self.device)
         step = max(1, _WORDS // self.d)

@@ -115,15 +115,15 @@ def from_module(module: Any, inputs: Shape, objective: Objective) -> tuple[Netwo
     layers: list[Layer] = []
     matrices: list[tuple[Floats, bool]] = []
     shape = tuple(inputs)
-    for each in _flat(module):
-        layer = _from(each)
+    for module_layer in _flat(module):
+        layer = _from(module_layer)
         if layer == Flatten() and len(shape) == 1:
             continue  # nothing is left to flatten
         shape = layer.output(shape)
         layers.append(layer)
-        if own := list(each.parameters()):
+        if own := list(module_layer.parameters()):
             if len({one.requires_grad for one in own}) > 1:
-                raise DomainError(f"only whole layers can be fixed; got a part of {each}.")
+                raise DomainError(f"only whole layers can be fixed; got a part of {module_layer}.")
             matrices.append((_from_torch(own), own[0].requires_grad))
     last = Dense(objective.outputs)
     if not layers or layers[-1] != last:
@@ -152,15 +152,16 @@ def from_module(module: Any, inputs: Shape, objective: Objective) -> tuple[Netwo
 def _check_equal(module: Any, network: Network, weights: Floats) -> None:
     """Refuse a module whose outputs for a few rows are others than those of its network."""
     rows = 2 * source(1).uniform((3, math.prod(network.inputs))) - 1
-    wanted = network.outputs(weights[None], np.c_[rows, np.ones(3)])[0]
+    expected = network.outputs(weights[None], np.c_[rows, np.ones(3)])[0]
     first = next(module.parameters())
     with torch.no_grad():
-        given = torch.tensor(rows, dtype=first.dtype, device=first.device)
-        found = module(given.reshape(3, *network.inputs)).double().cpu().numpy()
-    if found.shape != wanted.shape or not np.allclose(found, wanted, _CLOSE, _CLOSE):
+        inputs = torch.tensor(rows, dtype=first.dtype, device=first.device)
+        computed = module(inputs.reshape(3, *network.inputs)).double().cpu().numpy()
+    if computed.shape != expected.shape or not np.allclose(computed, expected, _CLOSE, _CLOSE):
         raise DomainError(
             "the module must give an output for each score of a row, as its layers do one after "
-            f"the other; got outputs of the shape {found.shape}. Put nn.Flatten before nn.Linear."
+            f"the other; got outputs of the shape {computed.shape}. "
+            "Put nn.Flatten before nn.Linear."
         )
 
 

@@ -282,8 +282,8 @@ class Training:
             of_target = min(rest, round(procedure.target_share * self._vehicles))
         self._asked_by_survey = of_numbers, of_target
         self.surveyed = of_numbers + of_target
-        asked = self._vehicles - self.surveyed
-        self._groups = -(-asked // whole(procedure.group, "group"))
+        vehicles_left = self._vehicles - self.surveyed
+        self._groups = -(-vehicles_left // whole(procedure.group, "group"))
         max_iter = procedure.max_iter
         everyone = self._groups * self._passes
         self._rounds = everyone if max_iter is None else min(everyone, whole(max_iter, ""))
@@ -311,7 +311,7 @@ class Training:
                     "a noise-aware server is for linear models: choose optimizer='adam'."
                 )
         # What each report takes and costs, computed once: rounds can be very short.
-        self._widths = [bits_of(each) for each in self._plans]
+        self._widths = [bits_of(plan_part) for plan_part in self._plans]
         costs = [each.total_epsilon for each in self._plans if each.total_epsilon is not None]
         self._spent = [max(costs) * number if costs else None for number in range(self._passes + 1)]
 
@@ -431,9 +431,9 @@ class Training:
         if self.surveys and self.scaling is None:
             self._scale(self._surveyed_scaling())
         again, place = divmod(self._done, self._groups)
-        asked = self._vehicles - self.surveyed
-        first = self.surveyed + asked * place // self._groups
-        end = self.surveyed + asked * (place + 1) // self._groups
+        vehicles_left = self._vehicles - self.surveyed
+        first = self.surveyed + vehicles_left * place // self._groups
+        end = self.surveyed + vehicles_left * (place + 1) // self._groups
         order = self._order(again) if self._shuffle else None
         if self._levels is None:
             observed = self._average(self._batches(order, first, end), end - first)
@@ -619,7 +619,7 @@ class Training:
         plan: Any = self._plans[0].fingerprint
         if self._levels is not None:
             digest = hashlib.sha256(self._levels.tobytes()).hexdigest()
-            plan = *(each.fingerprint for each in self._plans), digest
+            plan = *(plan_part.fingerprint for plan_part in self._plans), digest
         numbers: tuple[Any, ...]
         numbers = self._vehicles, self._groups, self._passes, self._replicas, self._shuffle
         if self.survey is not None:
@@ -678,14 +678,14 @@ def _checked_levels(
     levels: npt.ArrayLike, vehicles: int, plans: Sequence[Plan | NoPrivacy]
 ) -> Integers:
     """Return the index of each vehicle's plan."""
-    found = np.asarray(levels)
-    if found.shape != (vehicles,) or found.dtype.kind not in "iu":
+    array = np.asarray(levels)
+    if array.shape != (vehicles,) or array.dtype.kind not in "iu":
         raise DomainError(
             f"levels must be a whole number for each of {vehicles} vehicles, the index of its "
             f"plan; got {levels!r:.80}."
         )
-    if not 0 <= int(found.min()) <= int(found.max()) < len(plans):
+    if not 0 <= int(array.min()) <= int(array.max()) < len(plans):
         raise DomainError(f"levels must be from 0 to {len(plans) - 1}, one for each plan.")
-    if any(each.total_epsilon is None for each in plans):
+    if any(plan.total_epsilon is None for plan in plans):
         raise DomainError("every level needs a plan with privacy; got NoPrivacy.")
-    return found.astype(np.int64)
+    return array.astype(np.int64)

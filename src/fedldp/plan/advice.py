@@ -137,19 +137,19 @@ def advise(schema: Schema, vehicles: int, targets: Mapping[str, float] | None = 
     >>> advise(schema, 20_000, {"speed": 1.0}).plan.epsilon
     4.0
     """
-    wanted = dict(targets or {})
+    targets_wanted = dict(targets or {})
     made = {}
     for epsilon in EPSILONS:
         plans = _plans(schema, epsilon)
         if plans:
             expected = [(plan, strategy, plan.expect(vehicles)) for plan, strategy in plans]
-            goals = _goals(expected[0][2], wanted)
+            goals = _goals(expected[0][2], targets_wanted)
             made[epsilon] = _best(expected, goals)
     if not made:
         raise DomainError("no plan can be made of this schema with an epsilon up to 4.")
     missed = {
-        epsilon: sum(_ratio(found[2], name, goal) > 1 for name, goal in goals.items())
-        for epsilon, found in made.items()
+        epsilon: sum(_ratio(candidate[2], name, goal) > 1 for name, goal in goals.items())
+        for epsilon, candidate in made.items()
     }
     chosen = min(made, key=lambda epsilon: (missed[epsilon], epsilon))
     plan, strategy, expected_of = made[chosen]

@@ -207,8 +207,8 @@ def vehicles_for(expected: Callable[[int], Expectation], targets: Mapping[str, f
             raise DomainError(f"the error of {name!r} must be a positive number; got {target!r}.")
 
     def suffice(n: int) -> bool:
-        found = expected(n)
-        return all(found[name].typical <= target for name, target in targets.items())
+        expectation = expected(n)
+        return all(expectation[name].typical <= target for name, target in targets.items())
 
     low, high = 0, 100
     while not suffice(high):
@@ -291,8 +291,8 @@ def _moments(coder: Coder, law: ValueLaw, m: float, estimates: int) -> Moments:
         own = coder.q + (coder.p - coder.q) * law
         if isinstance(coder, ByLaw):
             histogram = m * np.stack([1 - own, own], axis=1)
-            found = Moments.by_law(coder.law, histogram)
-            return replace(found, covariance=coder._covariance(law))
+            moments = Moments.by_law(coder.law, histogram)
+            return replace(moments, covariance=coder._covariance(law))
         variance = own * (1 - own) / (coder.p - coder.q) ** 2
         return Moments(count, law, variance, law, variance, covariance=coder._covariance(law))
     if isinstance(coder, ByLaw):
@@ -327,19 +327,19 @@ def _half_widths(attribute: Attribute, result: Result) -> dict[str, tuple[float,
         name, ends = attribute.estimand.line(place)
         half = (high - low) / 2
         alike.setdefault(ends, []).append((name, half if isfinite(half) else inf))
-    found = {}
+    half_widths = {}
     for (low, high), lines in alike.items():
         name = lines[0][0]
         what = "mean" if name == attribute.name else name
         if len(lines) > 1:
             what = f"each of {len(lines)}: {name.removeprefix(f'{attribute.name} = ')}, ..."
-        found[what] = max(half for _, half in lines), (high - low) / 2
-    return found | _of_distribution(result)
+        half_widths[what] = max(half for _, half in lines), (high - low) / 2
+    return half_widths | _of_distribution(result)
 
 
 def _of_distribution(result: Result) -> dict[str, tuple[float, float]]:
     """Return half the interval of the median and the mean of a distribution, if it is one."""
-    found: dict[str, tuple[float, float]] = {}
+    half_widths: dict[str, tuple[float, float]] = {}
     for group, details in result.distributions.items():
         reach = (details["edges"][-1] - details["edges"][0]) / 2
         intervals = {
@@ -350,5 +350,5 @@ def _of_distribution(result: Result) -> dict[str, tuple[float, float]]:
             for low, high in of_all:
                 what = f"{name} of each group" if group else name
                 half = reach if low is None else (high - low) / 2
-                found[what] = max(half, found.get(what, (0.0, reach))[0]), reach
-    return found
+                half_widths[what] = max(half, half_widths.get(what, (0.0, reach))[0]), reach
+    return half_widths

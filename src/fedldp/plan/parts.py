@@ -492,7 +492,7 @@ class Part:
         else:
             inputs = values.take(rows, units if self._in_order else self.columns.take(units))
             if centre.size > 1:
-                centre, scale, missing = (each.take(units) for each in self._scaling)
+                centre, scale, missing = (numbers.take(units) for numbers in self._scaling)
         scaled(inputs, centre, scale, missing, coder.inputs)
         if place in self._rounding:
             return rounded(inputs, source)

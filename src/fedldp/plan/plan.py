@@ -178,7 +178,9 @@ class Plan:
         """
         strategy: strategies.Strategy = strategies.as_printed(mechanism, outputs, study)
         if isinstance(strategy, strategies.Split) and isinstance(schema, Schema):
-            numbers = sum(each.size for each in schema.attributes if each.inputs.numeric)
+            numbers = sum(
+                attribute.size for attribute in schema.attributes if attribute.inputs.numeric
+            )
             strategy = Paper(max(1, numbers), mechanism, strategy.outputs, study)
         elif isinstance(strategy, strategies.Sample):
             strategy = Paper("paper", mechanism, strategy.outputs, study)
@@ -228,8 +230,8 @@ class Plan:
 
     def _set(self, schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> None:
         check_choices(estimator, "population")
-        asked = sorted(number for part in parts for number in part.attributes)
-        if asked != list(range(len(schema.attributes))):
+        numbers = sorted(number for part in parts for number in part.attributes)
+        if numbers != list(range(len(schema.attributes))):
             raise DomainError("every attribute must be in exactly one part of a plan.")
         unsettled = [attribute.name for attribute in schema.attributes if attribute.unresolved]
         if unsettled:
@@ -265,7 +267,7 @@ class Plan:
         )
 
     def _repr_html_(self) -> str:
-        asked = {
+        answered = {
             attribute.name: [
                 attribute.name,
                 attribute.domain,
@@ -277,7 +279,7 @@ class Plan:
             for coder, attribute in part.asked
         }
         columns = ["attribute", "values", "coder", "epsilon of an answer", "vehicles that answer"]
-        return notebook.table(repr(self)[1:-1], columns, [asked[name] for name in self.schema])
+        return notebook.table(repr(self)[1:-1], columns, [answered[name] for name in self.schema])
 
     @property
     def total_epsilon(self) -> Fraction:
@@ -757,10 +759,11 @@ class Plan:
         >>> round(plan.expect(20_000, spread={"speed": 12})["speed"].typical, 1)
         1.0
         """
-        given = dict(spread or {})
+        spreads = dict(spread or {})
         return expectation.expect(
             self.parts, n, self.estimator,
-            data=None if data is None else self._inputs(data), spread=given, confidence=confidence,
+            data=None if data is None else self._inputs(data),
+            spread=spreads, confidence=confidence,
         )  # fmt: skip
 
     def _inputs(self, data: Any) -> dict[str, Any]:
@@ -769,14 +772,14 @@ class Plan:
         if not len(matrix):
             raise DomainError("data must have at least one row; got none.")
         quality.warn(stacklevel=3, strict=False)
-        found, start = {}, 0
+        read, start = {}, 0
         for attribute in self.schema.attributes:
             inputs = attribute.inputs.of(matrix[:, start : start + attribute.size])
             start += attribute.size
             if not attribute.inputs.numeric:
                 inputs = expectation.label_shares(inputs, attribute.inputs.estimates)
-            found[attribute.name] = inputs
-        return found
+            read[attribute.name] = inputs
+        return read
 
     def vehicles_for(
         self,
@@ -908,7 +911,7 @@ class Plan:
             )
         formats = {coder.plan_format for part in self.parts for coder in part.coders}
         formats |= {attribute.plan_format for attribute in self.schema.attributes}
-        if self.estimator != RATIO or any(each.constant for each in self.schema.attributes):
+        if self.estimator != RATIO or any(column.constant for column in self.schema.attributes):
             formats.add(vehicle.PLAN_FORMAT_2)
         document = {
             "format": max(formats),

@@ -191,13 +191,13 @@ def check_headers(packets: Packets, plan: str, width: int) -> tuple[Verdicts, In
         long = np.flatnonzero(packets.lengths >= HEADER)
         verdicts[packets.lengths < HEADER] = LENGTH
         packets = packets.take(long)
-    found = packets.field(_HEAD.size - 4, ">u4").astype(np.int64)
-    wrong = np.where(packets.lengths != HEADER + (found * width + 7) // 8, LENGTH, ACCEPTED)
+    checksums = packets.field(_HEAD.size - 4, ">u4").astype(np.int64)
+    wrong = np.where(packets.lengths != HEADER + (checksums * width + 7) // 8, LENGTH, ACCEPTED)
     start = np.frombuffer(_start(plan), "<u8")
     if np.any(packets.field(0, "<u8") != start):
         wrong[packets.field(0, "<u8") != start] = PLAN
         wrong[packets.field(0, "u1") != VERSION] = FORMAT
-    verdicts[long], vehicles[long] = wrong, found
+    verdicts[long], vehicles[long] = wrong, checksums
     return verdicts, vehicles
 
 

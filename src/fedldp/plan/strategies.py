@@ -502,8 +502,8 @@ def strategy_of(
     """
     if name not in STRATEGY.values:
         raise DomainError(f"strategy must be one of {STRATEGY.values}; got {name!r}.")
-    given = mechanism not in (AUTO, Directions.name)
-    sampling = given or study or outputs is not None or k != "best" or variance != UNIFORM
+    is_named = mechanism not in (AUTO, Directions.name)
+    sampling = is_named or study or outputs is not None or k != "best" or variance != UNIFORM
     sampling = sampling or threshold != "best"
     if name == AUTO and (mean_length, fleet) != (None, None) and not sampling:
         name = Directions.name
@@ -515,7 +515,7 @@ def strategy_of(
         raise DomainError(
             f"strategy {name!r} is exact, with outputs of its own: leave study and outputs out."
         )
-    if name == Directions.name and given:
+    if name == Directions.name and is_named:
         raise DomainError(
             "strategy='directions' needs no mechanism: leave it out, or choose "
             f"strategy='sample'; got mechanism={mechanism!r}."
@@ -626,7 +626,7 @@ class Offered:
 def _how_many(
     attributes: Sequence[Attribute], budget: Fraction, k: int | str, coders: Offered
 ) -> int:
-    d = sum(each.size for each in attributes)
+    d = sum(attribute.size for attribute in attributes)
     if k == "paper":
         return max(1, min(d, int(budget / _PAPER)))
     if k == "best":

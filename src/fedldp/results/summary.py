@@ -151,11 +151,11 @@ def shortfalls(result: Path) -> Iterator[str]:
     own = digest(result.read_bytes()) if beside else ""
     for path in beside:
         try:
-            found = Summary.from_json(path.read_text("utf-8", errors="replace"))
+            summary = Summary.from_json(path.read_text("utf-8", errors="replace"))
         except (OSError, WireError):
             continue
-        if found.result == own and not found.complete:
+        if summary.result == own and not summary.complete:
             yield (
-                f"{result}: the job {found.job} has counted {found} It ended because "
-                f"{found.reason}. See {path.name}."
+                f"{result}: the job {summary.job} has counted {summary} It ended because "
+                f"{summary.reason}. See {path.name}."
             )
