@@ -35,7 +35,7 @@ from fedldp_fleet.engine import NOTHING
 from fedldp_fleet.jobs import rounds_of
 from fedldp_fleet.server.folder import OPERATOR_KEY, ServerFolder
 from fedldp_fleet.server.work import ENDING, JobFile
-from fedldp_fleet.store.base import DONE, FAILED, JobRow
+from fedldp_fleet.store.base import DONE, FAILED, RUNNING, JobRow
 
 AGENTS = 3
 ROWS = 60_000
@@ -91,6 +91,7 @@ class _Demo:
             for agent, share in zip(self._agents, shares, strict=True):
                 self._make_agent(agent, share, f"https://{address}")
             self._add_job(flights, len(fleet))
+            self._wait_for(lambda: self._look()[0].state == RUNNING, "the server opens the job")
             for agent in self._agents:
                 self._start("agent", agent)
             self._status.note(f"The live page is http://{page_address}/")

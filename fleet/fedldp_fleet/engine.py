@@ -178,8 +178,14 @@ class Engine:
             if able > 0:
                 place = self._place(store, holder or agent, job, opened, able, now)
                 if place is None:
-                    waits.append(self._wait(job, opened, able))
+                    waits.append(self._wait(job, opened.number, able))
             offers.append(_offer(row, opened, place))
+        for row in _between_rounds(store):
+            job = _job(row.document)
+            able = call.able.get(row.name, 1 if member is None else member.vehicles)
+            if able > 0:
+                begins = max(0.0, job.schedule.opens.timestamp() - now)
+                waits.append(begins + self._wait(job, row.round + 1, able))
         retry = max(SHORTEST_RETRY_SECONDS, min(waits))
         return Offers(self._incarnation(store), round(retry, 3), tuple(offers))
 
@@ -224,12 +230,12 @@ class Engine:
         store.set_place(PlaceRow(job.name, agent, opened.number, vehicles, now + lease))
         return Place(vehicles, lease)
 
-    def _wait(self, job: Job, opened: RoundRow, able: int) -> float:
+    def _wait(self, job: Job, number: int, able: int) -> float:
         """Return when an agent without a place calls again: spread over the rounds to come.
 
         One whose vehicles can give many answers comes sooner, as often as several agents would.
         """
-        left = jobs.rounds_of(job) - opened.number + 1
+        left = max(0, jobs.rounds_of(job) - number + 1)
         longest = left * job.schedule.round_seconds / ROUNDS_PER_DEADLINE
         return self._spread(0.0, min(longest, IDLE_SECONDS * max(1, left)) / able)
 
@@ -519,6 +525,12 @@ def _running(store: Transaction) -> Iterator[tuple[JobRow, RoundRow]]:
         opened = store.round(row.name, row.round) if row.state == RUNNING else None
         if opened is not None and opened.closed is None:
             yield row, opened
+
+
+def _between_rounds(store: Transaction) -> Iterator[JobRow]:
+    """Yield the jobs whose next round has still to be opened: soon, or when they begin."""
+    running = {row.name for row, _ in _running(store)}
+    yield from (row for row in store.active_jobs() if row.name not in running)
 
 
 def _offer(row: JobRow, opened: RoundRow, place: Place | None) -> Offer:

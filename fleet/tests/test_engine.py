@@ -290,6 +290,25 @@ def test_an_agent_with_many_vehicles_calls_again_as_often_as_several_would(store
     assert (alone, other.retry) == (600.0, 12.0)
 
 
+def test_agents_that_call_before_a_round_is_open_come_back_when_it_is(store):
+    """Before, they were sent away for a quarter of an hour: a fleet of three stood still."""
+    machine = engine.Engine(SERVER, spread=max)
+    later = dataclasses.replace(SCHEDULE, opens=OPENS + datetime.timedelta(seconds=90))
+    prepared(store, training(rounds=20, group=10), agents=1, vehicles=50, machine=machine)
+    [agent] = fleet(machine, store, 1, vehicles=50)
+    agent.visit(START)
+    assert job_row(store, "learn").round == 1
+    agent.call(START)  # the round has its answers, and the next one is opened by the next tick
+    assert agent.retry <= 600 / 40
+    with store.transaction() as inside:
+        machine.add(inside, statistic(schedule=later), signed(statistic(schedule=later)))
+        inside.set_job(inside.job("learn")._replace(state=engine.DONE))
+    agent.call(START, able={})
+    assert 90 <= agent.retry < 120
+    agent.call(START, able={"spring": 0})  # its vehicles have answered already
+    assert agent.retry == 1.5 * engine.IDLE_SECONDS
+
+
 # What the operator does
 
 

@@ -53,7 +53,8 @@ def test_figures_end_in_a_report_and_a_table_of_claims(tmp_path):
     output = tmp_path / "new" / "folder"
     found = run(*QUICK, "--output", output)
     names = {path.name for path in output.iterdir()}
-    assert names == {"report.html", "claims.csv", "density.csv", "density.svg", "density.png"}
+    tables = {"report.html", "claims.csv", "environment.txt"}
+    assert names == tables | {"density.csv", "density.svg", "density.png"}
     assert str(output / "report.html") in found.stdout
     for verdict in computed("table-1").verdicts:
         assert verdict.claim in found.stdout
