@@ -5,6 +5,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+# Packages of the tests that the oldest dependencies cannot read: narwhals 2.0 knows no polars 2.
+CONTEMPORARIES = ["polars<2"]
 _LEAST = re.compile(r"([A-Za-z0-9_.-]+)(?:\[[^]]*\])?>=([0-9.]+)")
 
 
@@ -24,4 +26,4 @@ def constraints(project: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(constraints(Path(sys.argv[1]).read_text())))
+    print("\n".join([*constraints(Path(sys.argv[1]).read_text()), *CONTEMPORARIES]))
