@@ -29,9 +29,14 @@ def test_a_whole_fleet_on_this_machine(tmp_path):
     assert "expected a new folder" in again.stderr
 
 
+def heed_ctrl_c():
+    """A shell that runs the tests in the background lets their processes ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_its_page_stays_until_it_is_told_to_end():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen([*COMMAND, "--page"], text=True, **pipes)
+    process = subprocess.Popen([*COMMAND, "--page"], text=True, preexec_fn=heed_ctrl_c, **pipes)
     page = ""
     for line in process.stderr:
         page = page or next(iter(re.findall(r"live page is (http\S+)", line)), "")
