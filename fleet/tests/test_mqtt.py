@@ -135,8 +135,8 @@ def test_a_broker_that_sends_more_than_was_asked_for_is_left():
     why = "sends more than was asked for"
     with listening(CONNECTED, message * 100) as broker:
         limited = Broker(broker.host, broker.port, most_waiting=1 << 16)
-        with pytest.raises(OSError, match=why):
-            limited.connect("car").subscribe("a/b")
+        with pytest.raises(OSError, match=why), limited.connect("car") as connection:
+            connection.subscribe("a/b")
 
 
 def test_the_most_that_a_broker_takes_is_known():
