@@ -10,6 +10,7 @@ scikit-learn estimators and their documentation (`document`) follow from this de
 
 import inspect
 import math
+import re
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -183,8 +184,9 @@ def document(declaring: type | None = None, **texts: str) -> Callable[[Kind], Ki
         if kind.__doc__ is not None:  # as it is with python -OO
             text_so_far = inspect.cleandoc(kind.__doc__)
             described = _described(kind if declaring is None else declaring, kind)
-            for name, text in (texts | {"options": described}).items():
-                text_so_far = text_so_far.replace(f"{{{name}}}", inspect.cleandoc(text))
+            clean = {name: inspect.cleandoc(text) for name, text in texts.items()}
+            for name, text in (clean | {"options": described}).items():
+                text_so_far = text_so_far.replace(f"{{{name}}}", text)
             kind.__doc__ = text_so_far
         return kind
 
@@ -204,7 +206,7 @@ def _described(declaring: type, kind: type) -> str:
             default = ""
         else:
             default = f", default={parameter.default!r}"
-        text = declared[name].help.replace("  [default: ", " By default, ").replace("]", ".")
+        text = re.sub(r"  \[default: (.*)\]$", r" By default, \1.", declared[name].help)
         lines += [
             f"{name} : {_type(types[name], declared[name].rule)}{default}",
             textwrap.fill(text, 92, initial_indent="    ", subsequent_indent="    "),
