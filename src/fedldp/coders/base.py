@@ -22,13 +22,14 @@ import numpy.typing as npt
 
 from fedldp._internal.packing import Records
 from fedldp._internal.validation import Floats, Integers
+from fedldp._internal.vectors import Vectors
 from fedldp.coders.laws import Law
 from fedldp.coders.moments import Covariance, Moments
 from fedldp.errors import WireError
 from fedldp.randomness import Source
 from fedldp.vehicle import PLAN_FORMAT
 
-__all__ = ["AsBits", "ByLaw", "Coder", "ForCategories", "ForNumbers"]
+__all__ = ["AsBits", "ByLaw", "Coder", "ForCategories", "ForNumbers", "VectorCoder"]
 
 Document = dict[str, Any]
 Codes = npt.NDArray[Any]
@@ -67,8 +68,6 @@ class Coder(ABC):
         Whether its odds are integers. If not, it is for study only, with floating-point noise.
     one_counter_per_code
         Whether the counters of a unit are a histogram of its codes.
-    ball
-        Whether it answers one vector whose length is at most 1.
     plan_format
         The first format of plans that can name the coder.
     most_answers
@@ -91,7 +90,6 @@ class Coder(ABC):
     joint: ClassVar[bool] = False
     exact: ClassVar[bool] = True
     one_counter_per_code: ClassVar[bool] = True
-    ball: ClassVar[bool] = False
     plan_format: ClassVar[str] = PLAN_FORMAT
     most_answers: ClassVar[int] = 1 << 46
 
@@ -213,30 +211,6 @@ class Coder(ABC):
         >>> Duchi(epsilon=1.0).channel().encode([0.5, -0.9, 1.0], fedldp.source(1))
         array([1, 0, 1], dtype=uint8)
         """
-
-    def nearby(self, inputs: Any) -> Self:
-        """Return this coder, made to count where some inputs are.
-
-        A simulation whose inputs are on another device counts their codes there, too.
-
-        Parameters
-        ----------
-        inputs
-            Inputs, as `encode` takes them.
-
-        Returns
-        -------
-        Coder
-            An equal coder; by default the coder itself.
-
-        Examples
-        --------
-        >>> import fedldp
-        >>> coder = fedldp.mechanisms.Duchi(epsilon=1.0).channel()
-        >>> coder.nearby(np.zeros(3)) is coder
-        True
-        """
-        return self
 
     def put(self, codes: Codes, records: Records, first: int, rows: Integers | None = None) -> None:
         """Write codes into a field of some records.
@@ -558,34 +532,14 @@ class Coder(ABC):
     def noise(self) -> float:
         """The variance of an answer about one estimate, as far as it is known without the data."""
 
-    def mean_length(self, cells: Cells) -> Floats | None:
-        """Return the mean length of the vectors, if the counters reveal it.
-
-        Parameters
-        ----------
-        cells
-            The counters of one unit, in a row for each replica.
-
-        Returns
-        -------
-        array of float or None
-            The mean length of each replica, or None if the coder does not reveal it.
-
-        Examples
-        --------
-        >>> import fedldp
-        >>> fedldp.mechanisms.Duchi(epsilon=1.0).channel().mean_length(np.array([[3, 7]])) is None
-        True
-        """
-        return None
-
     def noise_at(self, length: Any) -> Any:
         """Return the noise of an answer about a number near 0 of a vector.
 
         Parameters
         ----------
         length
-            The length of the vector, or an array of lengths. Most coders do not depend on it.
+            The length of the vector, as a share of its bound; or the mean length of many. Only a
+            `VectorCoder` depends on it.
 
         Returns
         -------
@@ -877,6 +831,67 @@ class ForCategories(Coder):
             shares += np.bincount(lower + 1, upper, minlength=self.categories + 1)
             shares = shares[:-1] / len(inputs)
         return self.noise, shares, shares
+
+
+class VectorCoder(ForNumbers):
+    """A coder of one vector whose length is at most 1, all numbers with one code.
+
+    Its answers may also reveal how long the vectors are, and its noise depends on their length.
+
+    Examples
+    --------
+    >>> from fedldp.coders import DirectionsCoder
+    >>> issubclass(DirectionsCoder, VectorCoder)
+    True
+    """
+
+    joint = True
+    one_counter_per_code = False
+
+    @abstractmethod
+    def nearby(self, inputs: Vectors) -> Self:
+        """Return an equal coder that counts on the device where some inputs are.
+
+        Parameters
+        ----------
+        inputs
+            Inputs, as `encode` takes them.
+
+        Returns
+        -------
+        Coder
+            An equal coder.
+
+        Examples
+        --------
+        >>> from fedldp._internal.vectors import DenseRows
+        >>> from fedldp.coders import DirectionsCoder
+        >>> coder = DirectionsCoder.of(epsilon=2.0, d=3)
+        >>> coder.nearby(DenseRows(np.zeros((1, 3)))) == coder
+        True
+        """
+
+    @abstractmethod
+    def mean_length(self, cells: Cells) -> Floats | None:
+        """Return the mean length of the vectors, if the counters reveal it.
+
+        Parameters
+        ----------
+        cells
+            The counters of one unit, in a row for each replica.
+
+        Returns
+        -------
+        array of float or None
+            The mean length of each replica, from 0 to 1, or None if the coder does not reveal it.
+
+        Examples
+        --------
+        >>> from fedldp.coders import DirectionsCoder
+        >>> coder = DirectionsCoder.of(epsilon=4.0, d=3, null=False)
+        >>> coder.mean_length(np.ones((1, coder.cells), np.int64)) is None
+        True
+        """
 
 
 class AsBits(Coder):

@@ -32,7 +32,7 @@ from fedldp._internal import validation
 from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats, Integers
 from fedldp._internal.vectors import DenseRows, Vectors
-from fedldp.coders.base import Assumed, Cells, Check, Codes, Document, ForNumbers, epsilon_of
+from fedldp.coders.base import Assumed, Cells, Check, Codes, Document, VectorCoder, epsilon_of
 from fedldp.coders.codebook import Codebook, NumpyCodebook, drawn_together, table
 from fedldp.coders.laws import Law
 from fedldp.coders.moments import Moments
@@ -57,7 +57,7 @@ _LENGTH_TOLERANCE = 1e-9  # rounding may lengthen a vector that was scaled to it
 
 @final
 @dataclass(frozen=True)
-class DirectionsCoder(ForNumbers):
+class DirectionsCoder(VectorCoder):
     """All d numbers of a vector at once, epsilon-private together, in at most 32 bits.
 
     The vector's length is at most 1. `DirectionsCoder.of` chooses everything but epsilon and d.
@@ -103,9 +103,6 @@ class DirectionsCoder(ForNumbers):
     """
 
     kind = "directions"
-    joint = True
-    ball = True
-    one_counter_per_code = False
     plan_format = vehicle.PLAN_FORMAT_2
     most_answers = 1 << 38  # so that a sum of squares stays below 2^63
 
@@ -374,9 +371,7 @@ class DirectionsCoder(ForNumbers):
         """The codebook that finds the directions of codes again."""
         return self.codebook
 
-    def nearby(self, inputs: Any) -> "DirectionsCoder":
-        if not isinstance(inputs, Vectors):
-            return self
+    def nearby(self, inputs: Vectors) -> "DirectionsCoder":
         found = copy(self)
         found.__dict__["_counted_by"] = inputs.nearby(self.codebook)
         return found
@@ -677,25 +672,6 @@ class DirectionsCoder(ForNumbers):
         return shape.sent * (shape.square + square * (shape.along - shape.square)) - square
 
     def mean_length(self, cells: Cells) -> Floats | None:
-        """Return the mean length of the vectors, from the share of null codes.
-
-        Parameters
-        ----------
-        cells
-            The counters of one unit, in a row for each replica.
-
-        Returns
-        -------
-        array of float or None
-            The mean length of each replica, from 0 to 1, or None if the null input is not used.
-
-        Examples
-        --------
-        >>> import fedldp
-        >>> coder = DirectionsCoder.of(epsilon=4.0, d=3, null=False)
-        >>> coder.mean_length(np.ones((1, coder.cells), np.int64)) is None
-        True
-        """
         if not self.null_input:
             return None
         shape, (answers, nulls) = self._shape, np.moveaxis(cells[..., 0, :2], -1, 0)
@@ -704,24 +680,6 @@ class DirectionsCoder(ForNumbers):
         return np.asarray(np.clip(length, 0.0, 1.0))
 
     def noise_at(self, length: Any) -> Any:
-        """Return the variance of the estimate of a number near 0 of a vector of some length.
-
-        Parameters
-        ----------
-        length
-            The length of the vector, as a share of the bound; or the mean length of many.
-
-        Returns
-        -------
-        float
-            The variance, in terms of the squared bound.
-
-        Examples
-        --------
-        >>> coder = DirectionsCoder.of(epsilon=2.0, d=1000, mean_length=0.3)
-        >>> [round(coder.noise_at(length), 2) for length in (0.0, 0.3, 1.0)]
-        [0.69, 1.05, 1.88]
-        """
         shape = self._shape
         return shape.square * (shape.sent_null + length * (shape.sent - shape.sent_null))
 

@@ -25,7 +25,7 @@ from fedldp._internal.options import (
     validate,
 )
 from fedldp._internal.validation import Floats
-from fedldp.coders.base import Cells
+from fedldp.coders.base import Cells, VectorCoder
 from fedldp.coders.tables import read_only
 from fedldp.errors import DomainError
 from fedldp.learn.noise_aware import Knowledge, Observed, Prior, filtered
@@ -673,7 +673,7 @@ def observe(levels: Sequence[tuple[Countable, int, Cells]], estimator: str = RAT
     for part, n, counts in levels:
         ((coder, (attribute,), cells),) = part.by_block(counts.astype(np.float64))
         answers = coder.sums(cells)[0] if estimator == RATIO else n * part.share
-        length = coder.mean_length(cells)
+        length = coder.mean_length(cells) if isinstance(coder, VectorCoder) else None
         noise = coder.noise if length is None else coder.noise_at(length)[:, None]
         with np.errstate(divide="ignore"):  # without noise, the gradient is known exactly
             precision = precision + answers / (noise * attribute.estimand.half_width**2)

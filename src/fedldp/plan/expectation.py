@@ -18,7 +18,7 @@ from fedldp._internal import notebook
 from fedldp._internal.text import counted, unknown
 from fedldp._internal.validation import Floats, is_real, whole
 from fedldp.coders import tables
-from fedldp.coders.base import ByLaw, Coder, ForCategories
+from fedldp.coders.base import ByLaw, Coder, ForCategories, VectorCoder
 from fedldp.coders.moments import Moments
 from fedldp.errors import DomainError
 from fedldp.plan.parts import Part
@@ -298,7 +298,7 @@ def _moments(coder: Coder, law: ValueLaw, m: float, estimates: int) -> Moments:
     if isinstance(coder, ByLaw):
         answers = tables.probabilities(coder.law.letters, coder.law.table, law)
         return Moments.by_law(coder.law, m * answers.mean(axis=0))
-    if coder.ball:
+    if isinstance(coder, VectorCoder):
         law = law / np.maximum(np.linalg.norm(law, axis=1, keepdims=True), 1.0)
     noise, mean, square = (np.broadcast_to(moment, estimates) for moment in coder.assumed(law, 1.0))
     return Moments(count, mean, noise + square - mean**2, square, noise)

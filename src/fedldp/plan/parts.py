@@ -21,7 +21,7 @@ from fedldp._internal.packing import Records
 from fedldp._internal.validation import Floats, Integers
 from fedldp._internal.vectors import DenseRows, Vectors, scaled
 from fedldp.coders import CODERS
-from fedldp.coders.base import Cells, Coder, Document, Mask
+from fedldp.coders.base import Cells, Coder, Document, Mask, VectorCoder
 from fedldp.coders.moments import Moments
 from fedldp.errors import DomainError, WireError
 from fedldp.randomness import Source
@@ -182,9 +182,6 @@ class Decoder(Protocol):
     def sums(self, cells: Cells) -> tuple[Floats, Floats]:
         """Return, for each number, how many answers there are and the sum of their values."""
 
-    def mean_length(self, cells: Cells) -> Floats | None:
-        """Return the mean length of the vectors of each replica, if the counters reveal it."""
-
     def noise_at(self, length: Any) -> Any:
         """Return the noise of an answer about a number near 0 of a vector of some length."""
 
@@ -293,13 +290,14 @@ class Part:
             for attribute in block.attributes:
                 if attribute.inputs.ends != block.coder.inputs:
                     raise DomainError(f"the coder of {attribute.name!r} is for other inputs.")
-                if (attribute.inputs.length is not None) is not block.coder.ball:
+                bounded = attribute.inputs.length is not None
+                if bounded is not isinstance(block.coder, VectorCoder):
                     raise DomainError(
                         f"the coder of {attribute.name!r} is for numbers with other bounds: a "
                         "vector with a bound on its length is answered by directions alone, and "
                         "directions answer nothing else."
                     )
-            if block.coder.ball and len(block.attributes) > 1:
+            if isinstance(block.coder, VectorCoder) and len(block.attributes) > 1:
                 raise DomainError("directions answer one vector; got several attributes.")
         if self.joint and self.coders[0].coordinates != self.d:
             raise DomainError(
@@ -484,7 +482,7 @@ class Part:
         """Return what a coder takes: values scaled and clipped, whether one is missing or not."""
         coder = self._distinct[place]
         centre, scale, missing = self._scaling
-        if coder.ball:
+        if isinstance(coder, VectorCoder):
             vectors = vectors_of(values, self.columns)
             return vectors.shortened(float(scale[0]), float(missing[0]))
         if coder.joint:
@@ -575,7 +573,8 @@ class Part:
             first = np.repeat(np.arange(replicas) * cells.shape[1], len(values) // replicas)
         for slot, rows, units, coder, inputs in self._answers(values, source):
             codes = coder.encode(inputs, source)
-            coder = coder.nearby(inputs)
+            if isinstance(inputs, Vectors):
+                coder = cast(VectorCoder, coder).nearby(inputs)
             if not slot.unit_bits and first is None:  # all of one unit
                 coder.count(codes, int(self.starts[units[0]]), flat)
                 continue
