@@ -56,7 +56,8 @@ NOTHING = "no vehicle answered, so there is nothing to learn from"
 
 EXCESS = "enrolled for fewer vehicles"  # why an answer is refused
 
-IDLE_SECONDS = 900.0  # between two calls of an agent that is not needed
+IDLE_POLL_SECONDS = 300.0  # in which an agent that is not needed calls once
+LONGEST_WAIT_SECONDS = 900.0  # for each round that is left, of an agent that has no place yet
 ROUNDS_PER_DEADLINE = 4  # calls are spread as if a round took a quarter of its longest time
 NETWORK_SECONDS = 20.0  # that a lease leaves for messages, beyond the time to answer
 SHORTEST_RETRY_SECONDS = 1.0
@@ -97,6 +98,8 @@ class Engine:
         A function that draws a number between two others: when agents call again.
     most_places
         The largest number of vehicles in a place: the chunk of an agent with many vehicles.
+    idle_poll
+        Seconds in which an agent that waits for no place calls once, and hears of a new job.
     """
 
     def __init__(
@@ -104,8 +107,10 @@ class Engine:
         key: PrivateKey,
         spread: Spread = _SYSTEM.uniform,
         most_places: int = MOST_PLACES,
+        idle_poll: float = IDLE_POLL_SECONDS,
     ) -> None:
         self._key, self._spread, self._most_places = key, spread, most_places
+        self._idle_poll = idle_poll
 
     # What the operator does
 
@@ -169,7 +174,8 @@ class Engine:
         Where vehicles share one enrollment, each has a place of its own: `holder` is its name. An
         answer for a place has at most `most_bits` bits.
         """
-        offers, waits = [], [IDLE_SECONDS * self._spread(0.5, 1.5)]
+        offers: list[Offer] = []
+        waits: list[float] = []
         member = _member(store, agent)
         for row, opened in _running(store):
             job, able = _job(row.document), call.able.get(row.name, 0)
@@ -186,7 +192,8 @@ class Engine:
             if able > 0:
                 begins = max(0.0, job.schedule.opens.timestamp() - now)
                 waits.append(begins + self._wait(job, row.round + 1, able))
-        retry = max(SHORTEST_RETRY_SECONDS, min(waits))
+        idle = self._idle_poll * self._spread(0.5, 1.0)
+        retry = max(SHORTEST_RETRY_SECONDS, min(waits, default=idle))
         return Offers(self._incarnation(store), round(retry, 3), tuple(offers))
 
     def open_rounds(self, store: Transaction, now: float, most_bits: int = MOST_BITS) -> Offers:
@@ -195,7 +202,7 @@ class Engine:
         In a lot, the vehicles that have drawn this round need no places of their own: the place is
         everybody's, for as long as the round is open.
         """
-        offers, retry = [], IDLE_SECONDS
+        offers, retry = [], self._idle_poll
         for row, opened in _running(store):
             job, place = _job(row.document), None
             if job.schedule.order == "lot" and opened.deadline > now:
@@ -237,7 +244,7 @@ class Engine:
         """
         left = max(0, jobs.rounds_of(job) - number + 1)
         longest = left * job.schedule.round_seconds / ROUNDS_PER_DEADLINE
-        return self._spread(0.0, min(longest, IDLE_SECONDS * max(1, left)) / able)
+        return self._spread(0.0, min(longest, LONGEST_WAIT_SECONDS * max(1, left)) / able)
 
     def announce(self, store: Transaction, agent: str, said: Announcement, now: float) -> bool:
         """Wait for the place of an agent, which draws now; return whether it still has it."""

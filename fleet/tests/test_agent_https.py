@@ -208,6 +208,7 @@ def test_the_network_can_be_in_another_process(server, joined, tmp_path):
     try:
         agent.visit(), agent.visit()
         assert agent.outbox.counts() == {"spring": {"counted": 1}}
+        assert not agent.road.wait(0.01, threading.Event())
         server.revoke("agent-0")
         server.tick()
         with pytest.raises(LIBRARY.roads.Unwelcome):

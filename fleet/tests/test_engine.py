@@ -260,7 +260,7 @@ def test_an_agent_that_is_not_enrolled_gets_nothing(store):
 def test_agents_without_a_place_are_spread_over_the_rounds_to_come(store):
     """Each agent calls when it is told to; on average it needs few calls for its answer."""
     rng = np.random.default_rng(7)
-    machine = engine.Engine(SERVER, spread=rng.uniform)
+    machine = engine.Engine(SERVER, spread=rng.uniform, idle_poll=5)
     rounds, group = 12, 16
     prepared(store, training(rounds=rounds, group=group), agents=rounds * group, machine=machine)
     agents = fleet(machine, store, rounds * group)
@@ -306,7 +306,10 @@ def test_agents_that_call_before_a_round_is_open_come_back_when_it_is(store):
     agent.call(START, able={})
     assert 90 <= agent.retry < 120
     agent.call(START, able={"spring": 0})  # its vehicles have answered already
-    assert agent.retry == 1.5 * engine.IDLE_SECONDS
+    assert agent.retry == engine.IDLE_POLL_SECONDS
+    quick = engine.Engine(SERVER, spread=max, idle_poll=20)
+    with store.transaction() as inside:
+        assert quick.call(inside, agent.name, Call({"spring": 0}), START).retry == 20
 
 
 # What the operator does
@@ -710,7 +713,7 @@ def test_agents_look_often_enough_for_the_rounds_of_a_lot(store):
     lot = dataclasses.replace(SCHEDULE, order="lot", round_seconds=40.0)
     machine = prepared(store, statistic(schedule=lot))
     with store.transaction() as inside:
-        assert machine.open_rounds(inside, START).retry == engine.IDLE_SECONDS
+        assert machine.open_rounds(inside, START).retry == engine.IDLE_POLL_SECONDS
         machine.add(inside, training(schedule=lot), signed(training(schedule=lot)))
         machine.tick(inside, START)
         assert machine.open_rounds(inside, START).retry == 10.0

@@ -3,7 +3,9 @@
 import asyncio
 import dataclasses
 import random
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from brokers import Broker
@@ -97,6 +99,30 @@ def test_an_agent_asks_for_a_place_and_answers(server, broker, agents, kind):
     assert agent.outbox.counts() == {"spring": {"counted": 1}}
     assert agent.told == []
     wait_until(lambda: server.tick() or heard(server) == {"car-7"})
+
+
+def test_an_agent_that_waits_hears_of_a_new_job(server, broker, agents, kind):
+    """It need not call until then; a job that it knows does not wake it again."""
+    server.enroll("car-7")
+    agent = agents(kind=kind, spread=min)
+    agent.visit()
+    waiting = ThreadPoolExecutor(1).submit(agent.road.wait, 300.0, threading.Event())
+    broker.crash()  # which a waiting agent survives
+    opened(server, broker, statistic(wanted=1, schedule=OPEN))
+    assert waiting.result(60)
+    assert broker.sent("car-7") == []
+    agent.visit(), agent.visit()
+    assert agent.outbox.counts() == {"spring": {"counted": 1}}
+    assert not agent.road.wait(0.05, threading.Event())
+
+
+@pytest.mark.usefixtures("server")
+def test_a_waiting_agent_stops_when_it_is_told_to(agents):
+    agent, stop = agents(), threading.Event()
+    agent.visit()
+    waiting = ThreadPoolExecutor(1).submit(agent.road.wait, 300.0, stop)
+    stop.set()
+    assert not waiting.result(60)
 
 
 def heard(server):

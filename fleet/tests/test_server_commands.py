@@ -61,6 +61,16 @@ def spring(server, vehicles):
     return job(server, "statistic", "spring", "--plan", plan, "--vehicles", vehicles)
 
 
+def test_how_often_idle_agents_call_is_configured(server):
+    assert server.folder.idle_poll == 300
+    config = server.path / "server.toml"
+    config.write_text(config.read_text() + "idle_poll = 20\n")
+    assert server.folder.load(server.path).idle_poll == 20
+    config.write_text(config.read_text().replace("= 20", "= 0"))
+    with pytest.raises(DomainError, match="idle_poll must be from 1 to 3600 seconds"):
+        server.folder.load(server.path)
+
+
 def test_an_operator_asks_for_a_statistic_and_tops_it_up(server):
     assert "queued: 2 answers" in spring(server, 2)
     assert "Start it: fedldp server run" in run("status", server.path, status=1)

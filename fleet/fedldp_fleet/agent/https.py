@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import ssl
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple, final
@@ -216,6 +217,11 @@ class HTTPSRoad:
         """Get a new secret; the old one works until the new one was used."""
         following = road.secret_in(self._asked("POST", "/rotate", b"", _SMALL_BYTES))
         self._save(self._membership._replace(next_secret=following))
+
+    def wait(self, seconds: float, stop: threading.Event) -> bool:
+        """Wait: a server calls nobody."""
+        stop.wait(seconds)
+        return False
 
     def close(self) -> None:
         """Close the connection."""

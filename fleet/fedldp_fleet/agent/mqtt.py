@@ -6,6 +6,7 @@ answer. Otherwise it asks for a place first, by request and response of MQTT 5.
 
 import random
 import secrets
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ from .roads import RoadError, Unwelcome
 FILE, MEMBERSHIP = "broker.json", "fedldp broker membership 1"
 KEYS = "authority", "certificate", "key"
 PATIENCE_SECONDS = 10.0  # to wait for a reply
+WAKE_SECONDS = 10.0  # over which agents spread what a new job makes them ask
+LISTEN_SECONDS = 1.0  # between two looks at signals
 
 _CORRELATION_BYTES = 8
 _LONGEST_REASON = 200
@@ -103,17 +106,19 @@ class MQTTRoad:
         self._replies: list[Message] = []
         self._documents: dict[str, bytes] = {}  # that are being waited for
         self._given: dict[str, str] = {}  # places that need no announcement: statements, by job
+        self._known: dict[str, str] = {}  # the open rounds that the agent has seen, the same way
 
     def call(self, call: Call) -> Offers:
         """Return the open rounds; ask for places in them where they are needed."""
         with self._reaching():
             self._refresh()
             told = self._open_rounds()
+            self._has_news(told)
             self._given = {each.job: each.statement for each in told.offers if each.place}
             if any(each.place is None and call.able.get(each.job) for each in told.offers):
                 self._given = {}
                 return Offers.from_bytes(self._asked(CALL, call.to_bytes()))
-            seconds = told.retry * self._spread(0.5, 1.5)
+            seconds = told.retry * self._spread(0.5, 1.0)
             return Offers(told.incarnation, round(seconds, 3), told.offers)
 
     def question(self, digest: bytes) -> bytes:
@@ -143,6 +148,29 @@ class MQTTRoad:
             topic = self._topics.ask(ANSWER, self._name, self._client)
             connection.publish(Message(topic, answer), certain=True)
             return self._awaited(lambda: self._acknowledged(identifier), "acknowledge an answer")
+
+    def wait(self, seconds: float, stop: threading.Event) -> bool:
+        """Wait, or until a job is opened, or a round of a lot: then a little, as all others do."""
+        until, heard = monotonic() + seconds, False
+        while not stop.is_set() and (left := until - monotonic()) > 0:
+            try:
+                with self._reaching() as connection:
+                    messages = connection.receive(min(left, LISTEN_SECONDS))
+                    self._take(messages)
+                    if messages and self._told and self._has_news(self._open_rounds()):
+                        until = min(until, monotonic() + self._spread(0.0, WAKE_SECONDS))
+                        heard = True
+            except RoadError:  # the broker may have lost all its agents at once
+                stop.wait(min(left, self._spread(0.0, WAKE_SECONDS)))
+        return heard and not stop.is_set()
+
+    def _has_news(self, told: Offers) -> bool:
+        """Return whether a job is open that was not, or another round for which nobody asks."""
+        known, self._known = self._known, {each.job: each.statement for each in told.offers}
+        return any(
+            each.job not in known or (each.place and known[each.job] != each.statement)
+            for each in told.offers
+        )
 
     def close(self) -> None:
         """Close the connection."""

@@ -12,6 +12,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from enum import IntEnum
@@ -24,13 +25,16 @@ from .roads import Road, RoadError, Unwelcome
 
 TIMEOUT_SECONDS = 120.0  # for whatever the network process does
 
+WAIT_SECONDS = 2.0  # that the network process waits for news, at once
+
 _HEAD = struct.Struct(">BI")  # an act or an outcome, and the length of what follows
+_MILLISECONDS = struct.Struct(">I")
 _LARGEST = (1 << 16) + (MOST_BITS >> 3)
 _LONGEST_REASON = 500
 
 
 class _Act(IntEnum):
-    CALL, QUESTION, JOB, ANNOUNCE, DELIVER = range(5)
+    CALL, QUESTION, JOB, ANNOUNCE, DELIVER, WAIT = range(6)
 
 
 class _Outcome(IntEnum):
@@ -72,6 +76,17 @@ class SocketRoad:
     def deliver(self, answer: bytes) -> Acknowledgement:
         """Deliver an answer; return what the server says about it."""
         return Acknowledgement.from_bytes(self._asked(_Act.DELIVER, answer))
+
+    def wait(self, seconds: float, stop: threading.Event) -> bool:
+        """Wait, or until the network process has heard that there is something to do."""
+        until = time.monotonic() + seconds
+        while not stop.is_set() and (left := until - time.monotonic()) > 0:
+            try:
+                if self._asked(_Act.WAIT, _MILLISECONDS.pack(int(1000 * min(left, WAIT_SECONDS)))):
+                    return True
+            except RoadError:
+                stop.wait(min(left, WAIT_SECONDS))
+        return False
 
     def close(self) -> None:
         """Close the socket."""
@@ -211,12 +226,20 @@ def _listening(path: Path) -> socket.socket:
     return listening
 
 
+def _waited(road: Road, body: bytes) -> bool:
+    if len(body) != _MILLISECONDS.size:
+        raise ValueError("a wait has another length")
+    [milliseconds] = _MILLISECONDS.unpack(body)
+    return road.wait(min(milliseconds / 1000, WAIT_SECONDS), threading.Event())
+
+
 _PASS: dict[_Act, Callable[[Road, bytes], bytes]] = {
     _Act.CALL: lambda road, body: road.call(Call.from_bytes(body)).to_bytes(),
     _Act.QUESTION: lambda road, body: road.question(body),
     _Act.JOB: lambda road, body: road.signed_job(body.decode()).encode(),
     _Act.ANNOUNCE: lambda road, body: bytes([road.announce(Announcement.from_bytes(body))]),
     _Act.DELIVER: lambda road, body: road.deliver(body).to_bytes(),
+    _Act.WAIT: lambda road, body: b"\1" * _waited(road, body),
 }
 
 

@@ -4,6 +4,7 @@ A road carries the messages of `messages` and nothing else. Every act may be rep
 does the same again, or nothing.
 """
 
+import threading
 from typing import Protocol
 
 from ..messages import Acknowledgement, Announcement, Call, Offers
@@ -34,6 +35,12 @@ class Road(Protocol):
 
     def deliver(self, answer: bytes) -> Acknowledgement:
         """Deliver an answer; return what the server says about it."""
+
+    def wait(self, seconds: float, stop: threading.Event) -> bool:
+        """Wait so long, or until `stop` is set or this road hears that there is something to do.
+
+        Return whether it has heard that.
+        """
 
     def close(self) -> None:
         """Close all connections."""

@@ -246,7 +246,7 @@ def run(
                 if once and (seconds or agent.trouble):
                     return _status_after(agent, outbox)
                 if door is None:
-                    stop.wait(seconds)
+                    road.wait(seconds, stop)
                 else:
                     road.close()
         finally:

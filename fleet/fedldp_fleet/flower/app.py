@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 import socket
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from fedldp.errors import DomainError, WireError
 from fedldp.signing import PublicKey
 from fedldp_fleet.agent import relay
 from fedldp_fleet.agent.roads import RoadError
-from fedldp_fleet.engine import IDLE_SECONDS, vehicles_in
+from fedldp_fleet.engine import IDLE_POLL_SECONDS, vehicles_in
 from fedldp_fleet.flower.messages import NAME, log, node_log
 from fedldp_fleet.messages import Acknowledgement, Announcement, Answer, Call, Offers, Verdict
 from fedldp_fleet.questions import Statement
@@ -102,6 +103,9 @@ class _Letter:
             return self._said[identifier]
         self._answers[identifier] = answer
         return Acknowledgement(self._offers.incarnation, identifier, Verdict.EARLY)
+
+    def wait(self, seconds: float, stop: threading.Event) -> bool:
+        return stop.wait(seconds)
 
     def close(self) -> None:
         pass
@@ -243,7 +247,7 @@ class _Post:
         for call in called[:1]:
             node.able = dict.fromkeys(node.told, 0) | dict(call.able)
             self._desk.hear(node.agent)
-            node.look, node.due = 0.0, time.monotonic() + IDLE_SECONDS
+            node.look, node.due = 0.0, time.monotonic() + IDLE_POLL_SECONDS
         for answer in answers:
             with contextlib.suppress(Refused):
                 said = await self._desk.deliver(node.agent, answer)

@@ -23,6 +23,7 @@ CONFIG, STORE, KEY, PUBLIC = "server.toml", "server.db", "server.key", "server.p
 OPERATOR_KEY, OPERATOR = "operator.key", "operator.pub"
 LISTEN, PAGE = "0.0.0.0:8443", "127.0.0.1:8480"
 SERVER = "server"  # in the store's settings: whose it is
+SHORTEST_IDLE_POLL, LONGEST_IDLE_POLL = 1, 3600  # seconds
 
 T = TypeVar("T")
 
@@ -41,10 +42,15 @@ _ENTRIES: dict[str, toml.Types] = {
     "broker_key": str,
     "broker_most_bytes": int,
     "vehicles_per_certificate": int,
+    "idle_poll": (int, float),
 }
 _FILES = (
     *("certificate", "certificate_key", "client_authority", "second"),
     *("broker_authority", "broker_certificate", "broker_key"),
+)
+_PLAIN = (
+    *("proxy", "database", "broker", "broker_most_bytes"),
+    *("vehicles_per_certificate", "idle_poll"),
 )
 _NOTES = {
     "listen": "where agents call",
@@ -75,6 +81,7 @@ class ServerFolder:
     broker_key: Path | None = None
     broker_most_bytes: int = LARGEST_PACKET  # of a payload, where the broker says more
     vehicles_per_certificate: int = 0  # for names that the broker lets in and nobody has enrolled
+    idle_poll: float = engine.IDLE_POLL_SECONDS  # in which each agent hears of a new job
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "ServerFolder":
@@ -90,8 +97,12 @@ class ServerFolder:
     @classmethod
     def _of(cls, folder: Path, entries: Mapping[str, Any]) -> "ServerFolder":
         given: dict[str, Any] = {each: folder / entries[each] for each in _FILES if each in entries}
-        plain = ("proxy", "database", "broker", "broker_most_bytes", "vehicles_per_certificate")
-        given |= {each: entries[each] for each in plain if each in entries}
+        given |= {each: entries[each] for each in _PLAIN if each in entries}
+        if not SHORTEST_IDLE_POLL <= given.get("idle_poll", 60) <= LONGEST_IDLE_POLL:
+            raise DomainError(
+                f"idle_poll must be from {SHORTEST_IDLE_POLL} to {LONGEST_IDLE_POLL} seconds, in "
+                f"which every waiting agent calls once; got {given['idle_poll']}."
+            )
         listen, page = (address(entries[each]) for each in ("listen", "page"))
         return cls(folder, listen, page, **given)
 
@@ -143,7 +154,7 @@ class ServerFolder:
 
     def engine(self) -> Engine:
         """Return an engine with the key of the server."""
-        return Engine(self.key)
+        return Engine(self.key, idle_poll=self.idle_poll)
 
 
 def init(

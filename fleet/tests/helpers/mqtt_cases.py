@@ -1,6 +1,7 @@
 """Agents on the MQTT road, for a broker in memory and a real one."""
 
 import dataclasses
+import random
 import time
 
 from agent_cases import Party, Time
@@ -27,9 +28,11 @@ ROADS = {
 }
 
 
-def agent_of(broker, name, client="", *, kind="many", patience=30.0, **options):
+def agent_of(
+    broker, name, client="", *, kind="many", patience=30.0, spread=random.uniform, **options
+):
     """Return an agent that a broker knows under a name."""
-    road = ROADS[kind].MQTTRoad(TOPICS, name, client or name, broker.connect, patience)
+    road = ROADS[kind].MQTTRoad(TOPICS, name, client or name, broker.connect, patience, spread)
     return Party(None, None, kind, road=road, time=real_time(), **options)
 
 
