@@ -172,9 +172,9 @@ READERS = {
     "fedldp training": training,
     "fedldp transparency": lambda text, _: Transparency.from_json(text),
 }
-JOBS = {"fedldp statistic job", "fedldp training job"}
+JOBS = {"fedldp quantile job", "fedldp statistic job", "fedldp training job"}
 IGNORED = {"fedldp agent state", "fedldp clock"}  # as if it were not there
-PRINTED = {"fedldp error", "fedldp ledger overview", "fedldp server status"}
+PRINTED = {"fedldp error", "fedldp ledger overview", "fedldp quantile", "fedldp server status"}
 
 
 def test_there_is_a_reader_for_every_kind_of_document():

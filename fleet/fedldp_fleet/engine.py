@@ -409,11 +409,11 @@ class Engine:
         if number == cycle[-1]:
             tallies = [self.tally(store, job, each) for each in cycle]
             if not any(tally.reports for tally in tallies):
-                return self._finish(store, row, NOTHING, failed=True)
+                return self._finish(store, row, CLOSED)
             try:
                 learned = span.stage.learn(Learned.from_json(row.learned), tallies)
                 text = learned.to_json()
-                job.model(Learned.from_json(text))  # raises if anything has overflowed
+                job.check(Learned.from_json(text))
             except FedLDPError as error:
                 return self._finish(store, row, f"in round {number}: {error}", failed=True)
             row = row._replace(learned=text)
@@ -436,15 +436,11 @@ class Engine:
             *_, last = spans(job.stages)
             rounds = store.rounds(job.name)
             answered = any(each.answers for each in rounds if each.number >= last.first)
-            state = Learned.from_json(row.learned).state
-            failed = not answered and (state is None or not state.round)
+            learned = Learned.from_json(row.learned)
+            failed = not answered and not learned.has_begun
             reason = NOTHING if failed else reason
-        if not failed:
-            model = job.model(job.start)
-            if model is None:
-                result = self.tally(store, job, 1).to_json()
-            else:
-                result = Learned.from_json(row.learned).result(model).to_json()
+            if not failed:
+                result = job.result(learned, lambda number: self.tally(store, job, number))
         row = row._replace(state=FAILED if failed else DONE, reason=reason, result=result)
         store.set_job(row)
         return row
@@ -482,7 +478,7 @@ def state_of(row: JobRow) -> str:
     A statistic is rebuilt from its answers, which agents send again.
     """
     job, number = _job(row.document), row.round
-    if job.model(job.start) is None:
+    if not row.learned:
         return ""
     if row.state == RUNNING:
         number = jobs.span_of(job, number).cycle(number)[0] - 1

@@ -1,7 +1,8 @@
-"""Jobs: what a server asks, of how many vehicles, and when. There are two types.
+"""Jobs: what a server asks, of how many vehicles, and when. There are three types.
 
 A `StatisticJob` has a plan and one round, whose result is a tally. A `TrainingJob` has a model, a
-recipe and rounds, in which groups of vehicles answer gradients; it may begin with a survey.
+recipe and rounds, in which groups of vehicles answer gradients; it may begin with a survey. A
+`QuantileJob` finds one quantile by rounds of one-bit answers.
 """
 
 import datetime
@@ -21,12 +22,16 @@ from fedldp.learn.computations import asked_for, check_work, read
 from fedldp.learn.model import Model
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import Recipe, State
+from fedldp.learn.quantiles import ROUNDS, QuantileSearch
 from fedldp.learn.survey import SURVEYS, Survey, choose
 from fedldp.plan.plan import Plan
+from fedldp.results.tally import Tally
 from fedldp.schema.attributes import Number
+from fedldp.schema.schema import Schema
 from fedldp.signing import PublicKey
 from fedldp.vehicle import canonical
 from fedldp_fleet.common import documents
+from fedldp_fleet.quantiles import Search
 from fedldp_fleet.questions import LAST_ROUND, MOST_BYTES, Question, check_name
 from fedldp_fleet.signed_jobs import (
     LONGEST_SECONDS,
@@ -38,9 +43,11 @@ from fedldp_fleet.signed_jobs import (
 from fedldp_fleet.stages import Collection, Descent, Learned, Span, Stage, SurveyStage, spans
 
 STATISTIC, TRAINING = "fedldp statistic job 1", "fedldp training job 1"
+QUANTILE = "fedldp quantile job 1"
 MOST_WANTED = 1 << 40
 
 _NUMBERS_OF_A_TARGET_MAP = 2
+_OF_SEARCH = ("level", "epsilon", "vehicles", "confidence")
 _DIGITS = 25  # of a weight in JSON, at most: the model in a question can become this much longer
 _CHECKED_VEHICLES = 1  # a place may be for one vehicle: that much work must be allowed
 
@@ -82,6 +89,14 @@ class Schedule:
         if self.order not in ORDERS:
             raise DomainError(f"order must be one of {', '.join(ORDERS)}; got {self.order!r:.80}.")
 
+    def check_rounds(self) -> None:
+        """Raise `DomainError` if a job with several rounds leaves agents too little time."""
+        if self.round_seconds < 2 * self.answer_seconds:
+            raise DomainError(
+                "round_seconds must be at least twice answer_seconds, or hardly any agent gets a "
+                f"place in time; got {self.round_seconds:g} and {self.answer_seconds:g}."
+            )
+
     def to_document(self) -> dict[str, Any]:
         """Return the schedule as JSON."""
         times = {name: signing.format_time(getattr(self, name)) for name in ("opens", "closes")}
@@ -114,8 +129,11 @@ class Job(Protocol):
     def start(self) -> Learned:
         """What is known before the first round."""
 
-    def model(self, learned: Learned) -> Model | None:
-        """Return the model that the next question is about; a statistic has none."""
+    def check(self, learned: Learned) -> None:
+        """Raise an error if anything in what was learned has overflowed."""
+
+    def result(self, learned: Learned, tally_of: Callable[[int], Tally]) -> str:
+        """Return the result as JSON, given what was learned and the tally of any round."""
 
     def to_json(self) -> str:
         """Return the job as canonical JSON."""
@@ -161,9 +179,12 @@ class StatisticJob:
         """Nothing."""
         return Learned()
 
-    def model(self, learned: Learned) -> Model | None:
-        """Return None."""
-        return None
+    def check(self, learned: Learned) -> None:
+        """Check nothing: nothing is learned."""
+
+    def result(self, learned: Learned, tally_of: Callable[[int], Tally]) -> str:
+        """Return the tally."""
+        return tally_of(1).to_json()
 
     def to_json(self) -> str:
         """Return the job as canonical JSON."""
@@ -216,15 +237,12 @@ class TrainingJob:
                 f"the plan must be for the gradient of this model, a vector of {d} numbers; "
                 f"got {self.plans[0].schema!r:.200}. Use Schema.vector({d}, bound=1.0)."
             )
-        if self.schedule.round_seconds < 2 * self.schedule.answer_seconds:
-            raise DomainError(
-                "round_seconds must be at least twice answer_seconds, or hardly any agent gets a "
-                f"place in time; got {self.schedule.round_seconds:g} and "
-                f"{self.schedule.answer_seconds:g}."
-            )
+        self.schedule.check_rounds()
         self._check_levels()
         self._check_surveys()
-        _check_questions(self)
+        model = self.model_at_start
+        of_scaling = model.numbers * (model.numbers + 2)
+        _check_questions(self, d + _NUMBERS_OF_A_TARGET_MAP + of_scaling)
 
     def _check_levels(self) -> None:
         if len({plan.epsilon for plan in self.plans}) < len(self.plans) or self.rounds % len(
@@ -292,9 +310,13 @@ class TrainingJob:
         """The state of an optimizer that has made no step."""
         return Learned(State.start(np.array(self.model_at_start.weights)))
 
-    def model(self, learned: Learned) -> Model | None:
-        """Return the model with what was learned."""
-        return learned.model(self.model_at_start)
+    def check(self, learned: Learned) -> None:
+        """Raise an error if a weight has overflowed."""
+        learned.model(self.model_at_start)
+
+    def result(self, learned: Learned, tally_of: Callable[[int], Tally]) -> str:
+        """Return the model that was trained."""
+        return learned.result(self.model_at_start).to_json()
 
     def to_json(self) -> str:
         """Return the job as canonical JSON."""
@@ -326,6 +348,74 @@ class TrainingJob:
         return mine.to_json() == other.to_json() and self.rounds >= other.rounds
 
 
+@final
+@dataclass(frozen=True)
+class QuantileJob:
+    """The search for one quantile: rounds that ask on which side of a threshold a number is.
+
+    >>> now = datetime.datetime(2027, 3, 1, tzinfo=datetime.UTC)
+    >>> schedule = Schedule(now, now + datetime.timedelta(days=1))
+    >>> search = QuantileSearch(Number("speed", 0, 130), 0.9, epsilon=1.0, vehicles=1000)
+    >>> job = QuantileJob("fast", search, schedule)
+    >>> read_job(job.to_json()) == job, rounds_of(job), wanted_of(job)
+    (True, 20, 1000)
+    """
+
+    name: str
+    search: QuantileSearch
+    schedule: Schedule
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "job")
+        if self.search.vehicles % ROUNDS:
+            raise DomainError(
+                f"vehicles must be a multiple of {ROUNDS}, so that every round asks equally many; "
+                f"got {self.search.vehicles}."
+            )
+        _check_number(self.search.vehicles, "vehicles", MOST_WANTED)
+        self.schedule.check_rounds()
+        _check_questions(self)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The search."""
+        return (Search(self.search),)
+
+    @property
+    def start(self) -> Learned:
+        """What no round has found."""
+        return Learned(sides=())
+
+    def check(self, learned: Learned) -> None:
+        """Check nothing: the answers of a round are bounded."""
+
+    def result(self, learned: Learned, tally_of: Callable[[int], Tally]) -> str:
+        """Return the quantile with its interval."""
+        return self.search.result(learned.sides or ()).to_json()
+
+    def to_json(self) -> str:
+        """Return the job as canonical JSON."""
+        search = self.search
+        schema = Schema((search.number,)).to_document()
+        others = {each: getattr(search, each) for each in _OF_SEARCH}
+        return _written(QUANTILE, self, {"schema": schema, **others})
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> "QuantileJob":
+        """Read the entries of a document; raise an error if they are invalid."""
+        [number] = Schema.from_document(document["schema"]).attributes
+        if not isinstance(number, Number):
+            raise ValueError("a quantile is that of a number")
+        search = QuantileSearch(number, **{each: document[each] for each in _OF_SEARCH})
+        return cls(document["name"], search, Schedule.from_document(document["schedule"]))
+
+    def extends(self, other: Job) -> bool:
+        """Return whether it is another job with a later end."""
+        if not isinstance(other, QuantileJob) or not _is_later(self.schedule, other.schedule):
+            return False
+        return replace(self, schedule=other.schedule) == other
+
+
 def question(job: Job, number: int, learned: Learned) -> Question:
     """Return what vehicles are asked in a round of a job."""
     span = span_of(job, number)
@@ -333,7 +423,7 @@ def question(job: Job, number: int, learned: Learned) -> Question:
     asked = plan.to_json()
     if isinstance(span.stage, Collection) and span.stage.period is not None:
         asked = span.stage.period.to_json()
-    return Question(job.name, number, asked, span.stage.computation(job.model(learned)))
+    return Question(job.name, number, asked, span.stage.computation(learned))
 
 
 def span_of(job: Job, number: int) -> Span:
@@ -382,6 +472,7 @@ def read_job(text: str) -> Job:
 _TYPES: dict[str, Callable[[Mapping[str, Any]], Job]] = {
     STATISTIC: StatisticJob.from_document,
     TRAINING: TrainingJob.from_document,
+    QUANTILE: QuantileJob.from_document,
 }
 
 
@@ -404,12 +495,11 @@ def _check_number(value: Any, name: str, most: int) -> None:
         raise DomainError(f"{name} must be a whole number from 1 to {most}; got {value!r:.80}.")
 
 
-def _check_questions(job: Job) -> None:
-    """Refuse a job whose questions can become too large, or that an agent does not compute."""
-    model, numbers = job.model(job.start), 0
-    if model is not None:
-        of_scaling = model.numbers * (model.numbers + 2)
-        numbers = len(model.weights) + _NUMBERS_OF_A_TARGET_MAP + of_scaling
+def _check_questions(job: Job, numbers: int = 1) -> None:
+    """Refuse a job whose questions can become too large, or that an agent does not compute.
+
+    `numbers` are those in a question that change from round to round.
+    """
     for number in _first_rounds(spans(job.stages)):
         asked = question(job, number, job.start)
         if asked.model:

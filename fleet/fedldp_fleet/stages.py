@@ -2,13 +2,13 @@
 
 A job is a sequence of stages. Each has its own plans, asks vehicles to compute one thing, and has
 its own rule for what follows from the tallies. A statistic has one stage. A training has one for
-its gradients and, before that, one for each round of its survey. The last stage lasts until the job
-ends.
+its gradients and, before that, one for each round of its survey. The search for a quantile has one
+(`fedldp_fleet.quantiles`). The last stage lasts until the job ends.
 """
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from math import inf
 from typing import NamedTuple, Protocol, final
 
@@ -20,6 +20,7 @@ from fedldp.learn.features import Scaling
 from fedldp.learn.model import Model
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import Recipe, State, observed, step
+from fedldp.learn.quantiles import SideAnswers
 from fedldp.learn.survey import (
     TARGET,
     Survey,
@@ -40,6 +41,7 @@ from fedldp_fleet.library import Floats
 from fedldp_fleet.noise import Excess
 
 FORMAT = "fedldp job state 1"  # of a job with a survey; others have the state of their optimizer
+SEARCH_FORMAT = "fedldp job state 2"  # of the search for a quantile
 
 
 @final
@@ -57,6 +59,12 @@ class Learned:
 
     state: State | None = None  # of the optimizer; a statistic has none
     scaling: Scaling | None = None  # that a survey has found; None for that of the first model
+    sides: tuple[SideAnswers, ...] | None = None  # that the search for a quantile has found
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the last stage has learned anything, so that there is a result."""
+        return bool(self.sides) or (self.state is not None and self.state.round > 0)
 
     def model(self, first: Model, weights: Floats | None = None) -> Model:
         """Return a job's model with what was learned: its current weights, or other ones."""
@@ -79,6 +87,8 @@ class Learned:
 
     def to_json(self) -> str:
         """Return a text for the checkpoint, from which `from_json` reads it exactly."""
+        if self.sides is not None:
+            return canonical({"format": SEARCH_FORMAT, "sides": list(map(astuple, self.sides))})
         if self.state is None:
             return ""
         text = self.state.to_json()
@@ -95,6 +105,11 @@ class Learned:
         if '"format":"fedldp job state ' not in text:
             return cls(State.from_json(text))
         with documents.reading(repr(FORMAT)):
+            if SEARCH_FORMAT in text:
+                document = documents.parse(text, [SEARCH_FORMAT], ("sides",))
+                sides = tuple(SideAnswers(*each) for each in document["sides"])
+                documents.check_written(cls(sides=sides).to_json(), canonical(document))
+                return cls(sides=sides)
             document = documents.parse(text, [FORMAT], ("scaling", "state"))
             scaling = Scaling.from_document(document["scaling"])
             found = cls(State.from_json(json.dumps(document["state"])), scaling)
@@ -121,8 +136,8 @@ class Stage(Protocol):
     def wanted(self) -> int:
         """How many vehicles should answer in each round."""
 
-    def computation(self, model: Model | None) -> str:
-        """Return what vehicles compute, as JSON, given the model so far; empty for their rows."""
+    def computation(self, learned: Learned) -> str:
+        """Return what vehicles compute, as JSON, given what is known; empty for their rows."""
 
     def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
         """Return what is known after a round of each plan."""
@@ -153,7 +168,7 @@ class Collection:
         """The plan."""
         return (self.plan,)
 
-    def computation(self, model: Model | None) -> str:
+    def computation(self, learned: Learned) -> str:
         """Return an empty text: vehicles answer their rows."""
         return ""
 
@@ -194,9 +209,9 @@ class SurveyStage:
         """The plan."""
         return (self.plan,)
 
-    def computation(self, model: Model | None) -> str:
+    def computation(self, learned: Learned) -> str:
         """Return what the survey asks, with the scaling so far."""
-        so_far = self._so_far(None if model is None else model.scaling)
+        so_far = self._so_far(learned.model(self.model).scaling)
         schema = self.model.features.numeric
         if self.survey.kind == TARGET:
             schema = Schema((self.model.target,))
@@ -245,9 +260,9 @@ class Descent:
     recipe: Recipe
     name: str = "gradients"
 
-    def computation(self, model: Model | None) -> str:
+    def computation(self, learned: Learned) -> str:
         """Return the model, whose gradient is asked for."""
-        return (model or self.model).to_json()
+        return learned.model(self.model).to_json()
 
     def learn(self, learned: Learned, tallies: Sequence[Tally]) -> Learned:
         """Return what is known after a step; callers check that it is within bounds."""

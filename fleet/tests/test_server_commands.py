@@ -142,6 +142,18 @@ def test_a_training_by_rule_surveys_and_divides_the_vehicles(server):
     assert isinstance(made.model_at_start, Model)
 
 
+def test_a_quantile_is_asked_for_in_twenty_rounds(server):
+    rows = server.path.parent / "rows.toml"
+    given = ("--schema", rows, "--quantile", 0.9, "--epsilon", 1, "--vehicles", 1010)
+    assert "1,000 answers in 20 rounds" in job(
+        server, "quantile", "fast", "--column", "load", *given
+    )
+    made = read_job(server.read(lambda store: store.job("fast")).document)
+    assert (made.search.number.name, made.search.level) == ("load", 0.9)
+    with pytest.raises(DomainError, match="--column must be a number"):
+        job(server, "quantile", "late", "--column", "late", *given)
+
+
 def test_a_running_job_is_not_replaced_by_accident(server):
     spring(server, 5)
     with pytest.raises(DomainError, match="there is a job 'spring' already"):

@@ -1,4 +1,7 @@
-"""What one vehicle computes on the standard library: its row, or the gradient of a linear model."""
+"""What one vehicle computes on the standard library.
+
+Its row, the gradient of a linear model, or on which side of a threshold a number is.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,6 +13,7 @@ MOST_ROWS = 1000  # of the vehicle: of more than that, the first ones are used
 LARGEST_WEIGHT = 1e25
 LARGEST_FACTOR = 1e6
 
+_SIDES = "fedldp survey 2", "sides"
 _MODELS = tuple(f"fedldp model {number}" for number in (1, 2, 3, 5))
 _ENTRIES = {"format", "objective", "schema", "target", "weights"}
 _OPTIONAL = {"reference", "scaling"}
@@ -46,6 +50,41 @@ class RowItself:
         """Return what is asked for of a random one of the rows."""
         row = rows[word * len(rows) >> vehicle.WORD] if rows else {}
         return {name: value for name, value in row.items() if name in self._names}
+
+
+@final
+class Side:
+    """On which side of a threshold a number of the vehicle is: -1, 0 or 1.
+
+    >>> speed = {"name": "speed", "size": 1, "low": 0.0, "high": 100.0, "missing": 50.0}
+    >>> document = {"format": "fedldp survey 2", "asks": "sides", "schema": [speed]}
+    >>> side = Side({**document, "scaling": {"centres": [0.5], "factors": [1.0]}})
+    >>> side.answer([{"speed": 80}], 0), side.answer([{"speed": 75}], 0), side.answer([], 0)
+    ([1.0], [0.0], [-1.0])
+    """
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        try:
+            if document.keys() != {"format", "asks", "schema", "scaling"}:
+                raise ValueError("its entries must be format, asks, schema and scaling")
+            [entry], [centre] = document["schema"], document["scaling"]["centres"]
+            self._number, self._document = _input(entry, "none").attribute, document
+            self._threshold = _number(centre, LARGEST_FACTOR)
+            if self._number.categories or self._number.size != 1:
+                raise ValueError("it must be about one number")
+        except vehicle.UNREADABLE as error:
+            raise WireError(f"not a question about a threshold: {error}") from None
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """The number, without the threshold."""
+        return {"computes": "survey", "asks": "sides", "schema": self._document["schema"]}
+
+    def answer(self, rows: Sequence[Row], word: int) -> list[float]:
+        """Return the side of a random one of the rows."""
+        row = rows[word * len(rows) >> vehicle.WORD] if rows else {}
+        [value] = self._number.inputs(row)
+        return [float((value > self._threshold) - (value < self._threshold))]
 
 
 class _Input(NamedTuple):
@@ -231,6 +270,8 @@ def work_for(plan: Mapping[str, Any], model: Mapping[str, Any] | None) -> Work:
     """Return what a question asks for; raise an error if this vehicle cannot compute it."""
     if model is None:
         return RowItself(plan)
+    if (model.get("format"), model.get("asks")) == _SIDES:
+        return Side(model)
     found = LinearGradient(model)
     [vector] = plan["schema"] if len(plan["schema"]) == 1 else [{}]
     if vector.get("size") != found.dimensions:

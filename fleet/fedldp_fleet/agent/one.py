@@ -89,7 +89,7 @@ class OneVehicle:
         if what.calendar and model is not None:
             raise DomainError("a calendar asks for rows; the question also has a model.")
         needed = document if model is None else model
-        self._check_held([*needed["schema"], *([model["target"]] if model is not None else [])])
+        self._check_held([*needed["schema"], *([needed["target"]] if "target" in needed else [])])
         if self._epsilon is not None and exact(document["epsilon"]) != self._epsilon:
             raise DomainError(
                 f"its epsilon is {document['epsilon']}, and this vehicle answers only questions "

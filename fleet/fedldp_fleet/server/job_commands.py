@@ -15,6 +15,7 @@ from fedldp.cli.options import (
     with_steps,
 )
 from fedldp.cli.plans import INPUT, OUTPUT, add, answer_options, check_paper, given, read_schema
+from fedldp.cli.quantile import number_of, quantile_options
 from fedldp.cli.runs import NETWORK, TASKS, chosen_model, network_file_option, network_options
 from fedldp.errors import DomainError
 from fedldp.learn.optimizer import AUTO
@@ -90,7 +91,7 @@ def schedule_options(command: Any) -> Any:
             type=float,
             default=Schedule.round_seconds,
             show_default=True,
-            help="How long a round of a training gives places.",
+            help="How long one of several rounds gives places.",
         ),
         click.option(
             "--order",
@@ -147,6 +148,44 @@ def statistic_command(
     """  # noqa: D301 (click wants the character \b itself)
     text = plan.read_text("utf-8", errors="replace")
     job = work.statistic(name, text, vehicles, _schedule(**schedule), period)
+    _place(JobFile(job, _public(server)), server, key, output)
+
+
+@job_group.command("quantile")
+@click.argument("name")
+@click.option("--schema", type=INPUT, required=True, help="The columns (TOML).", metavar="FILE")
+@quantile_options
+@click.option(
+    "--vehicles", type=click.IntRange(1), required=True, help="How many vehicles answer in all."
+)
+@schedule_options
+@place_options
+def quantile_command(
+    name: str,
+    schema: Path,
+    column: str,
+    quantile: float,
+    epsilon: float,
+    confidence: float,
+    vehicles: int,
+    server: Path,
+    key: Path | None,
+    output: Path | None,
+    **schedule: Any,
+) -> None:
+    """Find one quantile: each vehicle answers one bit.
+
+    \b
+    fedldp server job quantile fast --schema fleet.toml --column speed \\
+      --quantile 0.9 --epsilon 1 --vehicles 50000 \\
+      --server server --key operator.key
+
+    There are 20 rounds, and each vehicle is asked in one of them. `fedldp
+    quantile` simulates the same, with the same rules.
+    """  # noqa: D301 (click wants the character \b itself)
+    number = number_of(read_schema(schema), column)
+    when = _schedule(**schedule)
+    job = work.quantile(name, number, quantile, epsilon, vehicles, when, confidence)
     _place(JobFile(job, _public(server)), server, key, output)
 
 

@@ -16,15 +16,17 @@ from fedldp.learn.features import Features
 from fedldp.learn.model import Model
 from fedldp.learn.networks import Architecture, Network
 from fedldp.learn.objectives import objective as named_objective
+from fedldp.learn.quantiles import ROUNDS, QuantileSearch
 from fedldp.learn.settings import Settings
 from fedldp.plan.plan import Plan
+from fedldp.schema.attributes import Number
 from fedldp.schema.schema import Schema
 from fedldp.signing import PrivateKey, PublicKey
 from fedldp.storage import files
 from fedldp.vehicle import canonical
 from fedldp_fleet import jobs
 from fedldp_fleet.common import documents
-from fedldp_fleet.jobs import Job, Schedule, StatisticJob, TrainingJob
+from fedldp_fleet.jobs import Job, QuantileJob, Schedule, StatisticJob, TrainingJob
 from fedldp_fleet.signed_jobs import SignedJob
 
 FORMAT = "fedldp job file 1"
@@ -86,6 +88,20 @@ def statistic(
         raise DomainError("this is a calendar: say which period the job asks, from 1 on.")
     found = CalendarPeriod(Calendar.from_json(text), period)
     return StatisticJob(name, found.calendar.plan, vehicles, schedule, found)
+
+
+def quantile(
+    name: str,
+    number: Number,
+    level: float,
+    epsilon: float,
+    vehicles: int,
+    schedule: Schedule,
+    confidence: float = 0.95,
+) -> QuantileJob:
+    """Return the search for a quantile by at most so many vehicles, equally many in each round."""
+    asked = vehicles - vehicles % ROUNDS
+    return QuantileJob(name, QuantileSearch(number, level, epsilon, asked, confidence), schedule)
 
 
 def training(
@@ -163,10 +179,16 @@ def topped_up(
     schedule: Schedule | None = None,
 ) -> Job:
     """Return a job with more answers, more rounds or a later end; raise `DomainError` if not so."""
-    if isinstance(job, StatisticJob):
+    if isinstance(job, QuantileJob):
+        if rounds is not None or vehicles is not None:
+            raise DomainError(
+                "the rounds of a search are planned before it begins: only its end can be later."
+            )
+        more: Job = replace(job, schedule=schedule or job.schedule)
+    elif isinstance(job, StatisticJob):
         if rounds is not None:
             raise DomainError("a statistic has one round: give more vehicles, or a later end.")
-        more: Job = replace(job, wanted=vehicles or job.wanted, schedule=schedule or job.schedule)
+        more = replace(job, wanted=vehicles or job.wanted, schedule=schedule or job.schedule)
     elif isinstance(job, TrainingJob):
         if vehicles is not None:
             rounds = job.rounds + -(-(vehicles - jobs.wanted_of(job)) // job.group)

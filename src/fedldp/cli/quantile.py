@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from fedldp._internal.validation import Floats
-from fedldp.cli.plans import INPUT, console, naming, read_schema, strict_option, tell
+from fedldp.cli.plans import INPUT, add, console, naming, read_schema, strict_option, tell
 from fedldp.errors import DomainError
 from fedldp.learn.quantiles import ROUNDS, QuantileSearch
 from fedldp.randomness import source
@@ -19,17 +19,35 @@ from fedldp.schema.quality import DataQuality, total
 from fedldp.schema.schema import Schema
 
 
+def quantile_options(command: Any) -> Any:
+    """Add the options that say which quantile is searched for, with which privacy."""
+    return add(
+        command,
+        click.option("--column", required=True, help="A number with bounds.", metavar="NAME"),
+        click.option(
+            "--quantile",
+            type=float,
+            default=0.5,
+            show_default=True,
+            help="Which one; 0.5 is the median.",
+        ),
+        click.option(
+            "--epsilon", type=float, required=True, help="The privacy budget of a vehicle."
+        ),
+        click.option(
+            "--confidence",
+            type=float,
+            default=0.95,
+            show_default=True,
+            help="That of the interval.",
+        ),
+    )
+
+
 @click.command("quantile")
 @click.argument("data", type=INPUT)
 @click.option("--schema", type=INPUT, required=True, help="The columns (TOML).", metavar="FILE")
-@click.option("--column", required=True, help="A number with bounds.", metavar="NAME")
-@click.option(
-    "--quantile", type=float, default=0.5, show_default=True, help="Which one; 0.5 is the median."
-)
-@click.option("--epsilon", type=float, required=True, help="The privacy budget of a vehicle.")
-@click.option(
-    "--confidence", type=float, default=0.95, show_default=True, help="That of the interval."
-)
+@quantile_options
 @strict_option
 @click.option("--seed", type=int, help="A number that makes the simulation reproducible.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -55,10 +73,11 @@ def quantile_command(
     answers with one bit. Thresholds move towards the quantile in 20 rounds. At
     epsilon 1 that needs fewer vehicles than bins. Use bins (`fedldp collect`
     with a column that has bins) for several quantiles at once, at a large
-    epsilon, or if there can be one round only.
+    epsilon, or if there can be one round only. `fedldp server job quantile`
+    asks a fleet.
     """  # noqa: D301 (click wants the character \b itself)
     columns = read_schema(schema)
-    number = _number(columns, column)
+    number = number_of(columns, column)
     values, quality = _read(number, data)
     quality = quality.using(*(attribute.name for attribute in columns.attributes))
     with naming(data):
@@ -82,7 +101,7 @@ def quantile_command(
     )
 
 
-def _number(schema: Schema, column: str) -> Number:
+def number_of(schema: Schema, column: str) -> Number:
     """Return a column as a number with bounds."""
     names = [attribute.name for attribute in schema.attributes]
     if column not in names:

@@ -20,7 +20,7 @@ Thresholds depend on answers alone, so the interval holds although they are chos
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from statistics import NormalDist
 from typing import final
@@ -31,15 +31,16 @@ import numpy.typing as npt
 from fedldp._internal.validation import Floats, reals, whole
 from fedldp.errors import DomainError
 from fedldp.learn.features import Scaling
-from fedldp.learn.survey import Sides, answered
-from fedldp.plan.parts import Matrix
+from fedldp.learn.survey import Sides, SurveyComputation, answered
 from fedldp.plan.plan import Plan
 from fedldp.plan.strategies import Sample
 from fedldp.randomness import Source
 from fedldp.results.tally import Tally
 from fedldp.schema.attributes import Number
 from fedldp.schema.schema import Schema
+from fedldp.vehicle import canonical
 
+FORMAT = "fedldp quantile 1"
 CELLS = 4096  # of the range between the bounds, in which the quantile may be
 SEARCH_ROUNDS, SEARCH_SHARE = 8, 0.4
 PAIRS = 6
@@ -62,6 +63,7 @@ class SideAnswers:
     cell: int  # of the threshold, from 0 to CELLS - 2
     share: float
     stderr: float
+    reports: int = 1  # of so many vehicles; rounds of a fleet differ in that
 
     @property
     def unit(self) -> float:
@@ -98,6 +100,21 @@ class Quantile:
     interval: tuple[float, float]
     confidence: float
     vehicles: int
+
+    def to_json(self) -> str:
+        """Return canonical JSON, the result of a fleet's search.
+
+        Returns
+        -------
+        str
+            The text.
+
+        Examples
+        --------
+        >>> Quantile(0.5, 12.0, (11.0, 13.5), 0.95, 1000).to_json()[:30]
+        '{"confidence":0.95,"format":"f'
+        """
+        return canonical({"format": FORMAT, **asdict(self)})
 
 
 @final
@@ -226,36 +243,63 @@ class QuantileSearch:
                 break
         return cell
 
-    def answers_of(self, cell: int, tally: Tally) -> SideAnswers:
-        """Return what a round has found, given its tally.
+    def computation(self, answers: Sequence[SideAnswers]) -> SurveyComputation:
+        """Return what vehicles compute in the next round: on which side of a threshold they are.
 
         Parameters
         ----------
-        cell : int
-            What `next_cell` returned.
+        answers : sequence of SideAnswers
+            What earlier rounds have found, in order.
+
+        Returns
+        -------
+        SurveyComputation
+            The computation, which a question of a fleet carries.
+
+        Examples
+        --------
+        >>> search = QuantileSearch(Number("speed", 0, 130), 0.5, epsilon=1.0, vehicles=10_000)
+        >>> search.computation([]).answers(np.array([[10.0], [100.0]])).matrix
+        array([[-1.],
+               [ 1.]])
+        """
+        threshold = Scaling((_unit(self.next_cell(answers)),), (1.0,))
+        return SurveyComputation(Sides.name, Schema((self.number,)), threshold)
+
+    def learned(self, answers: Sequence[SideAnswers], tally: Tally) -> tuple[SideAnswers, ...]:
+        """Return what is known after a further round, given its tally.
+
+        Parameters
+        ----------
+        answers : sequence of SideAnswers
+            What earlier rounds have found, in order.
         tally : Tally
             The answers of the round.
 
         Returns
         -------
-        SideAnswers
-            The share below the threshold.
+        tuple of SideAnswers
+            One more than before.
 
         Examples
         --------
         >>> import fedldp
         >>> search = QuantileSearch(Number("speed", 0, 130), 0.5, epsilon=12.0, vehicles=10_000)
-        >>> sides = Matrix(np.array([[-1.0], [-1.0], [1.0], [-1.0]]))
+        >>> sides = search.computation([]).answers(np.array([[10.0], [20.0], [90.0], [30.0]]))
         >>> tally = search.plan.simulate_batches([sides], fedldp.source(1))
-        >>> round(search.answers_of(2047, tally).share, 2)
-        0.75
+        >>> [(each.cell, round(each.share, 2)) for each in search.learned([], tally)]
+        [(2047, 0.75)]
         """
+        return (*answers, self._side_answers(self.next_cell(answers), tally))
+
+    def _side_answers(self, cell: int, tally: Tally) -> SideAnswers:
+        """Return what a round has found about the threshold of a cell, given its tally."""
         mean = answered(tally)
         (value,), n = np.ravel(mean.mean), max(tally.reports, 1)
         gain = math.tanh(self.epsilon / 2)
         bits = float(np.clip((1 + gain * value) / 2, 1 / n, 1 - 1 / n))
         stderr = math.sqrt(bits * (1 - bits) / n) / gain
-        return SideAnswers(cell, float((1 - value) / 2), stderr)
+        return SideAnswers(cell, float((1 - value) / 2), stderr, tally.reports)
 
     def result(self, answers: Sequence[SideAnswers]) -> Quantile:
         """Return the quantile and its interval.
@@ -263,7 +307,7 @@ class QuantileSearch:
         Parameters
         ----------
         answers : sequence of SideAnswers
-            What all rounds have found, in order.
+            What the rounds have found, in order; all of them, or those that there were time for.
 
         Returns
         -------
@@ -283,7 +327,7 @@ class QuantileSearch:
         low, high = sorted((self._limit(answers, 1), self._limit(answers, -1)))
         value = min(max(self._point(answers), low), high)
         ends = (self._in_units(low), self._in_units(high))
-        vehicles = sum(self.groups)
+        vehicles = sum(answer.reports for answer in answers)
         return Quantile(self.level, self._in_units(value), ends, self.confidence, vehicles)
 
     def _in_units(self, unit: float) -> float:
@@ -298,8 +342,9 @@ class QuantileSearch:
         for place, answer in enumerate(mine):
             same = next(i for i, other in enumerate(mine) if other.cell == answer.cell)
             rest = mine[min(place, same) :]
-            evidence = sum(sign * (self.level - other.share) for other in rest)
-            if evidence <= self._needed * math.sqrt(sum(other.stderr**2 for other in rest)):
+            evidence = sum(other.reports * sign * (self.level - other.share) for other in rest)
+            variance = sum((other.reports * other.stderr) ** 2 for other in rest)
+            if evidence <= self._needed * math.sqrt(variance):
                 break
             cell = sign * answer.cell
         wrong = FALLBACK_SHARE * (1 - self.confidence) / SEARCH_ROUNDS
@@ -318,6 +363,8 @@ class QuantileSearch:
         """
         middle = _unit(_median_cell(answers, self.level))
         bracket = answers[SEARCH_ROUNDS:]
+        if not bracket:
+            return middle
         ends = [answer.unit for answer in bracket]
         low, high = min(ends), max(ends)
         if high - low < 4 / CELLS:
@@ -357,17 +404,12 @@ class QuantileSearch:
         numbers = reals(values, "values")
         if numbers.shape != (self.vehicles,):
             raise DomainError(f"values must be {self.vehicles} numbers; got {numbers.shape}.")
-        units = self.number.inputs.of(numbers)
-        units = units[np.argsort(source.words(len(units)), kind="stable")]
-        answers: list[SideAnswers] = []
+        numbers = numbers[np.argsort(source.words(len(numbers)), kind="stable")]
+        answers: tuple[SideAnswers, ...] = ()
         first = 0
         for group in self.groups:
-            cell = self.next_cell(answers)
-            threshold = Scaling((_unit(cell),), (1.0,))
-            sides = Sides(0.0).answers(units[first : first + group, None], threshold)
-            answers.append(
-                self.answers_of(cell, self.plan.simulate_batches([Matrix(sides)], source))
-            )
+            sides = self.computation(answers).answers(numbers[first : first + group, None])
+            answers = self.learned(answers, self.plan.simulate_batches([sides], source))
             first += group
         return self.result(answers)
 
