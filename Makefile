@@ -24,7 +24,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
-	test-accountant test-deploy test-faults test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-monitor test-public \
+	test-accountant test-deploy test-faults test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-site test-monitor test-public \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs ten-million bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist solutions mutation clean
 
@@ -231,6 +231,9 @@ docs: $(VENV)/docs.done build/docs/notebooks.done  ## the documentation, in site
 	$(BIN)/python tools/site/reference.py build/docs
 	PYTHONPATH=tools/site $(BIN)/$(GENERATOR) build --clean --strict
 	$(BIN)/python tools/site/check.py mkdocs.yml
+
+test-site: docs  ## every page of the documentation in Chromium: desktop and phone, light and dark
+	$(BIN)/pytest -m browser tests/tools/test_site_browser.py
 
 notebooks: $(VENV)/docs.done  ## the notebooks of the documentation, executed
 	$(BIN)/python tools/site/notebooks.py docs/notebooks build/docs

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
+from textwrap import indent
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -148,11 +149,11 @@ def public_names() -> Iterator[Name]:
 
 def commands(
     command: click.Command, name: str, parent: click.Context | None = None
-) -> Iterator[tuple[str, str]]:
-    """Yield each command, those of a group after it, and its help."""
+) -> Iterator[tuple[str, str, str]]:
+    """Yield each command, those of a group after it, with its summary and its help."""
     settings = command.context_settings
     context = click.Context(command, parent, info_name=name, terminal_width=80, **settings)
-    yield context.command_path, command.get_help(context)
+    yield context.command_path, command.get_short_help_str(80), command.get_help(context)
     if isinstance(command, click.Group):
         for each in command.list_commands(context):
             inner = command.get_command(context, each)
@@ -173,18 +174,27 @@ def api_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def folded(title: str, text: str) -> str:
+    """Return a block of Markdown that readers unfold: pages of the reference stay short."""
+    return f'??? name "{title.replace(chr(34), chr(39))}"\n\n{indent(text, "    ")}\n'
+
+
 def subject_page(subject: str) -> str:
-    """Return what is documented of the names of a subject."""
+    """Return what is documented of the names of a subject, each folded to its summary."""
     names = (each for each in public_names() if not isinstance(each.what, ModuleType))
-    return "\n".join(f"::: {each.path}\n" for each in names if each.subject == subject)
+    return "\n".join(
+        folded(f"`{each.name}`: {each.summary}", f"::: {each.path}\n")
+        for each in names
+        if each.subject == subject
+    )
 
 
 def commands_page() -> str:
     """Return the help of every command."""
     lines: list[str] = []
     programs = (command_line, "fedldp"), (reproduce_command, "fedldp-reproduce")
-    for title, text in chain.from_iterable(commands(*each) for each in programs):
-        lines += ["", f"## {title}", "", "```text", text, "```"]
+    for title, summary, text in chain.from_iterable(commands(*each) for each in programs):
+        lines += ["", f"## {title}", "", folded(summary, f"```text\n{text}\n```")]
     return "\n".join(lines) + "\n"
 
 
