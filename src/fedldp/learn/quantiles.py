@@ -48,7 +48,7 @@ ROUNDS = SEARCH_ROUNDS + 2 * PAIRS
 SIDE_SHARE, FALLBACK_SHARE = 0.4, 0.1  # of what an interval may be wrong: a side, the search rounds
 MARGIN = 0.5  # by how much evidence should exceed what is needed, at most, in standard errors
 NEAREST, FARTHEST, STEP = 1.0, 9.0, 0.5  # distances that a bracket tries, in standard errors
-BEND = 0.3  # how far a parabola may be from a line, as a share of its rise
+BEND = 0.5  # of a parabola, as a share of its rise (benchmarks/quantiles.py)
 FEWEST_VEHICLES = 20 * ROUNDS
 
 _NORMAL = NormalDist()
@@ -401,6 +401,21 @@ class QuantileSearch:
         Quantile
             The estimate.
         """
+        return self.result(self.simulate_rounds(values, source))
+
+    def simulate_rounds(self, values: npt.ArrayLike, source: Source) -> tuple[SideAnswers, ...]:
+        """Return what each round of a fleet would find, in which each value is a vehicle's.
+
+        Parameters
+        ----------
+        values, source
+            See `simulate`.
+
+        Returns
+        -------
+        tuple of SideAnswers
+            The answers of all rounds.
+        """
         numbers = reals(values, "values")
         if numbers.shape != (self.vehicles,):
             raise DomainError(f"values must be {self.vehicles} numbers; got {numbers.shape}.")
@@ -411,7 +426,7 @@ class QuantileSearch:
             sides = self.computation(answers).answers(numbers[first : first + group, None])
             answers = self.learned(answers, self.plan.simulate_batches([sides], source))
             first += group
-        return self.result(answers)
+        return answers
 
 
 def _unit(cell: float) -> float:
