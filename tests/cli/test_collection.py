@@ -492,3 +492,14 @@ def test_collect_takes_the_same_memory_for_any_number_of_rows():
 def test_help_has_an_example(name):
     assert f"fedldp {name} " in shown(name, "--help").split("Options:")[0].partition("\n")[2]
     assert name in run("--help")
+
+
+def test_plan_says_which_strategy_was_chosen_and_why():
+    schema = Schema.of(**{f"x{place}": (0, 1) for place in range(16)})
+    Path("many.toml").write_text(schema.to_toml())
+    many = "plan", "--schema", "many.toml", "--epsilon"
+    chosen = json.loads(run(*many, 8, "--json"))
+    assert (chosen["strategy"], chosen["answers"]) == ("cube", 16)
+    assert chosen["because"] == "65% of the sample's squared error, if numbers are spread evenly"
+    assert "sample: a cube would have 140%" in shown(*many, 2)
+    assert "strategy" not in json.loads(run(*many, 8, "--strategy", "sample", "--json"))

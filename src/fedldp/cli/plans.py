@@ -23,7 +23,14 @@ from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
 from fedldp.plan.expectation import Expectation, ExpectedError
 from fedldp.plan.plan import Plan
-from fedldp.plan.strategies import AUTO, PAPER_MECHANISM, Directions, Sample
+from fedldp.plan.strategies import (
+    AUTO,
+    PAPER_MECHANISM,
+    Choice,
+    Directions,
+    Sample,
+    choose,
+)
 from fedldp.schema import frames, vss
 from fedldp.schema.quality import DataQuality
 from fedldp.schema.schema import Schema, template
@@ -88,7 +95,8 @@ def plan_options(command: Command) -> Command:
             "strategy",
             help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
             "numbers and categories apart, as in the paper; a sign for each number; one direction "
-            "for a vector. auto is directions for a vector with a bounded length, else sample.",
+            "for a vector. auto is directions for a vector with a bounded length, the cube for "
+            "numbers alone if it has clearly less error, else sample.",
         ),
         click.option(
             "--compact",
@@ -204,7 +212,7 @@ def summary(plan: Plan) -> dict[str, Any]:
         "fingerprint": plan.fingerprint,
         "epsilon": plan.epsilon,
         "coordinates": plan.schema.dimensions,
-        "answers": sum(part.k for part in plan.parts),
+        "answers": sum(part.d if part.joint else part.k for part in plan.parts),
         "bits_per_vehicle": None if plan.study else plan.bits,
     }
 
@@ -415,7 +423,9 @@ def plan_command(
     if plot is not None:
         with_epsilon = partial(_plan_with, schema, options)
         _draw_errors(plot, plan, with_epsilon, reports)
+    choice = _automatic(plan, options)
     document = summary(plan) | {
+        **({"strategy": choice.strategy.name, "because": choice.reason} if choice else {}),
         "constant": plan.constant,
         "vehicles": vehicles,
         "error_if_uniform": (plan.expected_error(reports) / number) ** 0.5,
@@ -455,6 +465,7 @@ def plan_command(
         ("epsilon of a whole report", f"{plan.epsilon:g}"),
         *([("declared constant", again)] if lasting else []),
         *periodic,
+        *([("strategy", f"{choice.strategy.name}: {choice.reason}")] if choice else []),
         ("coordinates", str(document["coordinates"])),
         ("of which each vehicle answers", str(document["answers"])),
         ("bits that each vehicle sends", str(document["bits_per_vehicle"])),
@@ -473,6 +484,14 @@ def plan_command(
             console().print(f"Wrote {path}", soft_wrap=True)
     if output is None:
         console().print("Write it to a file with -o.", soft_wrap=True)
+
+
+def _automatic(plan: Plan, options: dict[str, Any]) -> Choice | None:
+    """Return which strategy a plan has and why, if its command's options leave it to a rule."""
+    flat = dict(options)
+    if flat.pop("paper") or pop_strategy(flat) != AUTO:
+        return None
+    return choose(plan.schema, plan.epsilon)
 
 
 def expected_rows(expected: Expectation) -> list[dict[str, Any]]:

@@ -415,6 +415,14 @@ class QuantileSearch:
         -------
         tuple of SideAnswers
             The answers of all rounds.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> search = QuantileSearch(Number("speed", 0, 130), 0.5, epsilon=1.0, vehicles=1000)
+        >>> speeds = 130 * fedldp.source(1).uniform(1000)
+        >>> len(search.simulate_rounds(speeds, fedldp.source(2)))
+        20
         """
         numbers = reals(values, "values")
         if numbers.shape != (self.vehicles,):

@@ -73,8 +73,9 @@ class Plan:
         randomness. `"split"`: it answers all d coordinates with epsilon/d each. `"paper"`: the
         budget is divided between numbers and categories. `"cube"`: all numbers are answered at
         once, with one sign each. `"directions"`: a vector with a bound on its length is answered
-        with one of some random directions. `"auto"` is directions for such a vector, and sample
-        otherwise. `expected_error` tells which one to choose.
+        with one of some random directions. `"auto"` is directions for such a vector, the cube for
+        many numbers where it has clearly less error (from an epsilon of about 6 on), and sample
+        otherwise. `expected_error` tells which one to choose if you know more about the data.
     compact
         Send categories in few bits: of the coders whose error is at most a tenth above the least
         one, that with the fewest bits. It is mostly `fedldp.coders.Lines`, which older vehicles do
@@ -261,9 +262,10 @@ class Plan:
         attributes = counted(len(self.schema), "attribute")
         answers = sum(part.d if part.joint else part.k for part in self.parts)
         kind, size = (" for study", "") if self.study else ("", f", {self.bits:,} bits")
+        joint = [f" by {part.coders[0].kind}" for part in self.parts if part.joint]
         return (
             f"<Plan{kind}: epsilon {self.epsilon:g}, {attributes}, each vehicle answers "
-            f"{answers:,} of {counted(self.schema.dimensions, 'coordinate')}{size}>"
+            f"{answers:,} of {counted(self.schema.dimensions, 'coordinate')}{''.join(joint)}{size}>"
         )
 
     def _repr_html_(self) -> str:
