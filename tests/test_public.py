@@ -97,7 +97,7 @@ def test_the_pages_list_every_name_once_and_document_it():
     described = "".join(reference.subject_page(subject) for subject in reference.SUBJECTS)
     for public in NAMES:
         if not isinstance(public.what, ModuleType):
-            assert f"\n{described}".count(f"\n::: {public.path}\n") == 1, public
+            assert described.count(f"\n    ::: {public.path}\n") == 1, public
         assert page.count(f"| [`{public.name}`]({public.link}) | {public.summary[:20]}") == 1
     expected = {"Plan", "LDPLinearSVC", "Settings", "load", "WireError"}
     assert {each.name for each in NAMES} >= expected

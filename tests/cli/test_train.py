@@ -27,7 +27,7 @@ from trips import (
 import fedldp
 from fedldp import _plots as plots
 from fedldp import datasets
-from fedldp.cli.runs import TASKS, Point, base_rate, compared, linear, volume
+from fedldp.cli.runs import TASKS, HoldoutPoint, base_rate, compared, linear, volume
 from fedldp.errors import DomainError
 from fedldp.learn import Network, objective
 from fedldp.learn.layers import Activation, Dense
@@ -357,7 +357,7 @@ def test_pictures(monkeypatch):
     assert line.get_ydata()[-1] == found["error"]
     assert axes[0].lines[0].get_ydata()[0] == found["base_rate"]
     assert "of late: fleet.csv" in axes[0].get_title()
-    plots.training_rounds([Point(1, 0.5, 0.7)], 0.2, "a $1 title").savefig("one.png")
+    plots.training_rounds([HoldoutPoint(1, 0.5, 0.7)], 0.2, "a $1 title").savefig("one.png")
 
 
 @pytest.mark.parametrize(

@@ -117,12 +117,12 @@ def test_a_warning_is_no_error_where_python_is_told_so_and_cannot_print_it(tmp_p
 @pytest.mark.parametrize("state", ["full", "broken", "stuck"])
 def test_a_line_that_cannot_be_written_is_left_out(tmp_path, state, monkeypatch):
     descriptor = standard_error(state, tmp_path)
-    stream = owner.Stream(descriptor)
+    stream = owner.OwnerStream(descriptor)
     monkeypatch.setattr(sys, "stderr", stream)
     vehicle.warn_owner("a warning")
     assert stream.write("of a library") == 12
     print("\udcff", file=sys.stderr, flush=True)
-    handler = owner.Lines()
+    handler = owner.OwnerHandler()
     handler.handle(logging.makeLogRecord({"msg": "%d", "args": ("not a number",)}))
     os.close(descriptor)
     vehicle.warn_owner("to a file that is closed")
@@ -223,7 +223,7 @@ def test_warnings_are_no_errors_in_a_process_that_holds_data(monkeypatch):
         warnings.simplefilter("error")
         owner.protect_process()
         warnings.warn("1 value is clipped", DataWarning, stacklevel=1)
-    assert isinstance(sys.stderr, owner.Stream)
+    assert isinstance(sys.stderr, owner.OwnerStream)
     assert len(caught) == 1
 
 

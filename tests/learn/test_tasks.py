@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fedldp
 from fedldp.errors import DomainError
 from fedldp.learn.examples import Arrays, VehicleRows
-from fedldp.learn.gradients import BLOCK, Gradients
+from fedldp.learn.gradients import BLOCK, DenseGradients
 from fedldp.learn.objectives import objective
 from fedldp.learn.tasks import Linear
 from fedldp.plan.parts import Matrix
@@ -269,7 +269,7 @@ def test_only_what_is_asked_for_is_computed():
             raise AssertionError("a vehicle is asked for the coordinates that it has chosen only")
 
     batch = fleet(80, 6).gradients(models(1, 6), slice(0, 80))
-    assert isinstance(batch, Gradients)
+    assert isinstance(batch, DenseGradients)
     plan_for(6, "two").report_batches([Watched(batch)], fedldp.source(1))
     assert asked == [80, 80]
     assert len(Spy(5, 2).gradients(models(3, 2), slice(0, 4))) == 12

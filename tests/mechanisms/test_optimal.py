@@ -15,7 +15,7 @@ from fedldp.errors import DomainError
 from fedldp.mechanisms import HMTP, Dominant, Duchi, NearZero, Optimal, ThreeOutputsFlat
 from fedldp.mechanisms.optimal import program
 from fedldp.mechanisms.optimal.certificate import Certificate, certificate
-from fedldp.mechanisms.optimal.program import Limits, best_rows, solve
+from fedldp.mechanisms.optimal.program import VarianceLimits, best_rows, solve
 
 # The least worst-case variance of any mechanism, and how far evenly spaced outputs are above it;
 # computed independently of this library.
@@ -169,7 +169,7 @@ def test_program_against_a_plain_one(epsilon, outputs):
                 upper.append(line)
                 limit.append(0.0)
     plain = linprog(np.eye(n + outputs + 1)[-1], upper, limit, equal, target)
-    ours = solve(y, epsilon, x[x >= 0], Limits(np.ones(9)))
+    ours = solve(y, epsilon, x[x >= 0], VarianceLimits(np.ones(9)))
     assert ours.factor == pytest.approx(plain.fun, rel=1e-6)
     rows = best_rows(y, ours.base, epsilon, x)
     np.testing.assert_allclose(rows.sum(axis=1), 1, atol=1e-12)
@@ -301,7 +301,7 @@ def test_four_outputs_are_where_a_scan_finds_them():
     for inner in np.linspace(0.02, 1.5, 10):
         for outer in np.linspace(1.3, 3.5, 10):
             y = np.array([-outer, -inner, inner, outer])
-            found = solve(y, 2.0, right, Limits(np.ones(17)))
+            found = solve(y, 2.0, right, VarianceLimits(np.ones(17)))
             least = least if found is None else min(least, found.factor)
     assert fedldp.best_channel(2.0, 2).worst_case_variance < least * 1.003
 

@@ -20,7 +20,7 @@ log = logging.getLogger("flwr.fedldp")
 node_log = logging.getLogger("flwr.fedldp.node")
 node_log.propagate = False
 node_log.setLevel(logging.INFO)
-_lines = owner.Lines()
+_lines = owner.OwnerHandler()
 _lines.setFormatter(logging.Formatter("%(levelname)-7s :     %(message)s"))
 node_log.addHandler(_lines)
 

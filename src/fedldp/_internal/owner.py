@@ -15,7 +15,7 @@ from fedldp import vehicle
 
 
 @final
-class Lines(logging.Handler):
+class OwnerHandler(logging.Handler):
     """A handler of logs that writes each event for the owner, and that nothing can stop."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -24,7 +24,7 @@ class Lines(logging.Handler):
 
 
 @final
-class Stream(io.TextIOBase):
+class OwnerStream(io.TextIOBase):
     """Standard error for code that is not our own: it never raises, waits or keeps a text.
 
     Python, NumPy and readers of data frames print warnings there, which depend on the data.
@@ -62,13 +62,13 @@ def open_standard_error() -> None:
     """Open the null device as standard error if it is closed: others would write to stdout."""
     vehicle.protect_standard_files()
     if sys.stderr is None:
-        sys.stderr = Stream(2)
+        sys.stderr = OwnerStream(2)
 
 
 def protect_process() -> None:
     """Let nothing depend on standard error in a process that holds data: call this first."""
     vehicle.protect_standard_files()
     if sys.stderr is sys.__stderr__:  # otherwise the process belongs to another program
-        sys.stderr = Stream(2)
+        sys.stderr = OwnerStream(2)
     if any("error" in option for option in sys.warnoptions):
         warnings.simplefilter("default")  # data may cause warnings, but no errors

@@ -34,7 +34,7 @@ _X = np.linspace(-1.0, 1.0, 4001)
 
 @final
 @dataclass(frozen=True)
-class Comparison:
+class MechanismComparison:
     """One mechanism for one question at one epsilon.
 
     Attributes
@@ -109,7 +109,7 @@ class _Candidate(NamedTuple):
     run: Callable[[], Any]
 
 
-def compare_numbers(epsilons: Iterable[float]) -> list[Comparison]:
+def compare_numbers(epsilons: Iterable[float]) -> list[MechanismComparison]:
     """Compare all mechanisms for one number in [-1, 1] by the variance of an answer.
 
     Parameters
@@ -119,7 +119,7 @@ def compare_numbers(epsilons: Iterable[float]) -> list[Comparison]:
 
     Returns
     -------
-    list of Comparison
+    list of MechanismComparison
         For each epsilon all mechanisms, the one with the least worst case first.
 
     Examples
@@ -131,7 +131,7 @@ def compare_numbers(epsilons: Iterable[float]) -> list[Comparison]:
     return _compared(epsilons, "number", what, lambda epsilon: _numbers(epsilon, _X))
 
 
-def compare_categories(epsilons: Iterable[float], categories: int) -> list[Comparison]:
+def compare_categories(epsilons: Iterable[float], categories: int) -> list[MechanismComparison]:
     """Compare all frequency oracles by the squared error of an answer, summed over categories.
 
     Parameters
@@ -143,7 +143,7 @@ def compare_categories(epsilons: Iterable[float], categories: int) -> list[Compa
 
     Returns
     -------
-    list of Comparison
+    list of MechanismComparison
         For each epsilon all mechanisms, the one with the least worst case first.
 
     Examples
@@ -156,7 +156,7 @@ def compare_categories(epsilons: Iterable[float], categories: int) -> list[Compa
     return _compared(epsilons, f"{number} categories", what, lambda e: _categories(e, number))
 
 
-def compare_vectors(epsilons: Iterable[float], d: int) -> list[Comparison]:
+def compare_vectors(epsilons: Iterable[float], d: int) -> list[MechanismComparison]:
     """Compare all mechanisms for a vector of length at most 1 by the squared error of an answer.
 
     Parameters
@@ -168,7 +168,7 @@ def compare_vectors(epsilons: Iterable[float], d: int) -> list[Comparison]:
 
     Returns
     -------
-    list of Comparison
+    list of MechanismComparison
         For each epsilon all mechanisms, the one with the least error of a vector of length 1 first.
 
     Examples
@@ -183,7 +183,7 @@ def compare_vectors(epsilons: Iterable[float], d: int) -> list[Comparison]:
 
 def compare_distributions(
     epsilons: Iterable[float], bins: int, *, vehicles: int = 20_000, repeats: int = 5, seed: int = 1
-) -> list[Comparison]:
+) -> list[MechanismComparison]:
     """Compare methods for distributions by the Wasserstein distance of what a fleet estimates.
 
     The typical case is a Beta law with the parameters 2 and 5; the worst is the worst of the four
@@ -204,7 +204,7 @@ def compare_distributions(
 
     Returns
     -------
-    list of Comparison
+    list of MechanismComparison
         For each epsilon all methods, the one with the least worst case first.
 
     Examples
@@ -229,7 +229,7 @@ def compare_distributions(
     return _compared(epsilons, question, what, measured, found_by=SIMULATION)
 
 
-def compare_data(epsilons: Iterable[float], data: Any, schema: Schema) -> list[Comparison]:
+def compare_data(epsilons: Iterable[float], data: Any, schema: Schema) -> list[MechanismComparison]:
     """Compare all mechanisms on a data set, one attribute at a time.
 
     Each attribute is asked alone, of all rows, with the whole epsilon.
@@ -245,7 +245,7 @@ def compare_data(epsilons: Iterable[float], data: Any, schema: Schema) -> list[C
 
     Returns
     -------
-    list of Comparison
+    list of MechanismComparison
         For each attribute and epsilon all mechanisms, with `half_width` in the attribute's unit.
 
     Raises
@@ -268,9 +268,11 @@ def compare_data(epsilons: Iterable[float], data: Any, schema: Schema) -> list[C
     return compare_matrix(epsilons, matrix, schema)
 
 
-def compare_matrix(epsilons: Iterable[float], matrix: Floats, schema: Schema) -> list[Comparison]:
+def compare_matrix(
+    epsilons: Iterable[float], matrix: Floats, schema: Schema
+) -> list[MechanismComparison]:
     """Compare all mechanisms on rows that a schema has read: see `compare_data`."""
-    budgets, found, column = list(epsilons), list[Comparison](), 0
+    budgets, found, column = list(epsilons), list[MechanismComparison](), 0
     for attribute in schema.attributes:
         values = matrix[:, column : column + attribute.size]
         column += attribute.size
@@ -280,7 +282,7 @@ def compare_matrix(epsilons: Iterable[float], matrix: Floats, schema: Schema) ->
 
 def _compared_attribute(
     epsilons: list[float], attribute: Attribute, inputs: Floats
-) -> list[Comparison]:
+) -> list[MechanismComparison]:
     """Compare all mechanisms on the inputs of one attribute."""
     unit, n = attribute.estimand.half_width, len(inputs)
     candidates: Callable[[float], Iterator[_Candidate]]
@@ -318,11 +320,11 @@ def _compared(
     *,
     found_by: str = FORMULA,
     half_width: Callable[[float], float] = lambda _: nan,
-) -> list[Comparison]:
+) -> list[MechanismComparison]:
     compared = []
     for epsilon in epsilons:
         rows = [
-            Comparison(
+            MechanismComparison(
                 question,
                 candidate.name,
                 candidate.origin,

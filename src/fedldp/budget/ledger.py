@@ -74,7 +74,7 @@ class Spending(NamedTuple):
     job: str  # empty if it belongs to no job
 
 
-class _Before(NamedTuple):
+class _StoredState(NamedTuple):
     """What a ledger knows when one vehicle is asked."""
 
     stored: bytes | None  # its answer to the same request
@@ -905,14 +905,14 @@ class Ledger:
         constant: str | None,
         question: bytes | None,
         former: Sequence[Request],
-    ) -> "_Before":
+    ) -> "_StoredState":
         """Return what stands in the ledger when one vehicle is asked, or refuse the question."""
         stored_question = records.question(self._file, request)
         if question is not None and stored_question is not None and stored_question != question:
             raise _another_question()
         stored = self._stored(vehicle_id, cost, [request, *former])
         if stored is not None:
-            return _Before(stored, {}, NEWCOMER, was_asked=True)
+            return _StoredState(stored, {}, NEWCOMER, was_asked=True)
         self._refuse_if_sealed()
         constants = self._kept([vehicle_id], constant)
         standing = self._standing(vehicle_id, job)
@@ -924,7 +924,7 @@ class Ledger:
             raise DomainError(
                 "many vehicles were asked under this request. Use another request for one."
             )
-        return _Before(None, constants, standing, was_asked=stored_question is not None)
+        return _StoredState(None, constants, standing, was_asked=stored_question is not None)
 
     def _stored(self, vehicle_id: str, cost: Fraction, requests: Sequence[Request]) -> bytes | None:
         for request in requests:

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from fedldp.baselines import comparison
-from fedldp.baselines.comparison import Comparison
+from fedldp.baselines.comparison import MechanismComparison
 from fedldp.cli.plans import INPUT, OUTPUT, console, naming, read_schema, tell
 from fedldp.datasets.files import read
 from fedldp.errors import DomainError
@@ -121,11 +121,11 @@ def _compared(
     schema: Path | None,
     vehicles: int,
     seed: int,
-) -> list[Comparison]:
+) -> list[MechanismComparison]:
     """Return the comparisons that the options ask for."""
     if (data is None) is not (schema is None):
         raise click.UsageError("--data and --schema go together: give both.")
-    rows: list[Comparison] = []
+    rows: list[MechanismComparison] = []
     if number:
         rows += comparison.compare_numbers(epsilons)
     if categories is not None:
@@ -144,7 +144,9 @@ def _compared(
     return rows
 
 
-def _compared_data(epsilons: Sequence[float], data: Path, schema: Path) -> list[Comparison]:
+def _compared_data(
+    epsilons: Sequence[float], data: Path, schema: Path
+) -> list[MechanismComparison]:
     columns = read_schema(schema)
     with naming(data):
         chunks = [columns.rows(chunk.data, chunk.first_row).read() for chunk in read(data)]
@@ -157,7 +159,7 @@ def _compared_data(epsilons: Sequence[float], data: Path, schema: Path) -> list[
     return comparison.compare_matrix(epsilons, matrix, columns)
 
 
-def _rendered(rows: Sequence[Comparison]) -> Table:
+def _rendered(rows: Sequence[MechanismComparison]) -> Table:
     """Return the table of one question at one epsilon."""
     first, with_data = rows[0], rows[0].half_width == rows[0].half_width
     simulated = f", by {first.found_by}" if first.found_by == comparison.SIMULATION else ""

@@ -34,7 +34,7 @@ from fedldp.cli.plans import (
     strict_option,
 )
 from fedldp.counting import counts, shards
-from fedldp.counting.counts import Counted, Outcome
+from fedldp.counting.counts import Counted, ShardOutcome
 from fedldp.counting.shards import Shard
 from fedldp.errors import DomainError
 from fedldp.plan.plan import Plan
@@ -351,7 +351,7 @@ class _Tallying:
             except (DomainError, OSError) as error:
                 self.refused.append({"file": each, "reason": str(error)})
 
-    def _some(self, outcomes: Iterator[Outcome], until: float) -> Iterator[Counted]:
+    def _some(self, outcomes: Iterator[ShardOutcome], until: float) -> Iterator[Counted]:
         """Yield the results of some shards, until it is time to save them."""
         for outcome in outcomes:
             self.twins += outcome.twins

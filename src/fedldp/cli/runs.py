@@ -100,7 +100,7 @@ def read_network(path: Path) -> Network:
         return Network.from_json(path.read_text("utf-8", errors="replace"))
 
 
-class Point(NamedTuple):
+class HoldoutPoint(NamedTuple):
     """The error and loss on the hold-out after a round: the mean of all replicas."""
 
     round: int
@@ -224,14 +224,14 @@ def follow(
     *,
     measure: bool = False,
     checkpoint: Path | None = None,
-) -> list[Point]:
+) -> list[HoldoutPoint]:
     """Run a training with a progress display; return its error during the training.
 
     The error is measured if there is a display, or if `measure` is true.
     """
     bar = bars.add_task(label, total=training.rounds, completed=training.state.round, state="")
     every = max(1, training.rounds // _POINTS)
-    points: list[Point] = []
+    points: list[HoldoutPoint] = []
     saved = monotonic()
     try:
         # A model whose weights overflow is refused at the end.
@@ -252,13 +252,13 @@ def follow(
     return points
 
 
-def _point(training: Training, public: Supervised) -> Point:
+def _point(training: Training, public: Supervised) -> HoldoutPoint:
     models, public = training.models, as_scaled(public, training.scaling)
     error, loss = public.error(models), public.loss(models)
-    return Point(training.state.round, float(error.mean()), float(loss.mean()))
+    return HoldoutPoint(training.state.round, float(error.mean()), float(loss.mean()))
 
 
-def _state(done: Round, points: list[Point]) -> str:
+def _state(done: Round, points: list[HoldoutPoint]) -> str:
     spent = "" if done.epsilon is None else f", epsilon {float(done.epsilon):g}"
     error = f", error {points[-1].error:.4f}" if points else ""
     return (

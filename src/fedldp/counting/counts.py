@@ -29,10 +29,10 @@ from fedldp.errors import DomainError, WireError
 from fedldp.plan import report
 from fedldp.plan.report import ACCEPTED, CODE, HEADER, MISSING, REASONS, Verdicts
 from fedldp.results import tally
-from fedldp.results.tally import Asked, Tally
+from fedldp.results.tally import TalliedPlan, Tally
 from fedldp.storage import files
 
-__all__ = ["Counted", "Manifest", "Refused"]
+__all__ = ["Counted", "Manifest", "RefusedPacket"]
 
 FORMAT = "fedldp manifest 1"
 COUNTED_FORMAT = "fedldp counted 1"
@@ -56,12 +56,12 @@ _BITS_OF_A_LARGE_PACKET = 1 << 20  # and so is one with so many bits
 _MOST_DISTINCT_PACKETS = 1 << 17  # of dictionaries, in memory
 
 
-class Refused(NamedTuple):
+class RefusedPacket(NamedTuple):
     """A packet that was refused.
 
     Examples
     --------
-    >>> Refused("reports/7.bin", 3, "checksum").reason
+    >>> RefusedPacket("reports/7.bin", 3, "checksum").reason
     'checksum'
     """
 
@@ -167,7 +167,7 @@ class Counted:
     tally: Tally
     packets: int
     refused: Mapping[str, int]
-    listed: tuple[Refused, ...] = ()
+    listed: tuple[RefusedPacket, ...] = ()
     manifest: Manifest = field(default_factory=Manifest)
 
     def __repr__(self) -> str:
@@ -215,7 +215,7 @@ class Counted:
         return data + hashlib.sha256(data).digest()
 
     @classmethod
-    def from_bytes(cls, data: bytes, plan: Asked) -> "Counted":
+    def from_bytes(cls, data: bytes, plan: TalliedPlan) -> "Counted":
         """Read and validate what `to_bytes` returned.
 
         Parameters
@@ -256,7 +256,7 @@ class Counted:
             document = documents.parse(body[start:end], [COUNTED_FORMAT], entries)
             packets, refused, listed, shards = (document[name] for name in entries)
             _check_entries(packets, refused, shards)
-            bad = tuple(Refused(*refusal) for refusal in listed)
+            bad = tuple(RefusedPacket(*refusal) for refusal in listed)
             for shard, number, reason in bad:
                 if not isinstance(shard, str) or type(number) is not int or reason not in REASONS:
                     raise ValueError("a refused packet has a shard, a number and a reason")
@@ -306,7 +306,7 @@ class Counted:
         files.sync(target.parent)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], plan: Asked) -> "Counted":
+    def load(cls, path: str | os.PathLike[str], plan: TalliedPlan) -> "Counted":
         """Read a tally of a plan and its manifest.
 
         A tally without a manifest is read too: nobody knows then which shards it counts.
@@ -363,7 +363,7 @@ class Counted:
         return cls(tally.from_json(text, plan), packets, refused, (), Manifest(shards))
 
 
-def load_or_begin(path: Path, plan: Asked) -> Counted:
+def load_or_begin(path: Path, plan: TalliedPlan) -> Counted:
     """Read a tally and its manifest, or begin with an empty one if neither is there."""
     if path.exists() or manifest_path(path.resolve()).exists():
         return Counted.load(path, plan)
@@ -415,7 +415,7 @@ def _check_entries(packets: Any, refused: Any, shards: Any) -> None:
 
 
 def count(
-    data: Any, plan: Asked, *, column: str | None = None, most_listed: int = MOST_LISTED
+    data: Any, plan: TalliedPlan, *, column: str | None = None, most_listed: int = MOST_LISTED
 ) -> Counted:
     """Count packets in memory or in files: see `Plan.count`."""
     if not isinstance(data, str | os.PathLike):
@@ -430,7 +430,7 @@ def count(
 
 def count_shard(
     shard: Shard,
-    plan: Asked,
+    plan: TalliedPlan,
     column: str | None = None,
     most_listed: int = MOST_LISTED,
     progress: CountingProgress = no_one,
@@ -444,7 +444,7 @@ def count_shard(
     return counter.result(Manifest({shard.name: contents}))
 
 
-class Outcome(NamedTuple):
+class ShardOutcome(NamedTuple):
     """What became of a shard: it was counted, refused as a whole, or counted before (neither)."""
 
     shard: Shard
@@ -456,11 +456,11 @@ class Outcome(NamedTuple):
 
 def count_new(
     shards: Iterable[Shard],
-    plan: Asked,
+    plan: TalliedPlan,
     known: Manifest,
     column: str | None = None,
     progress: CountingProgress = no_one,
-) -> Iterator[Outcome]:
+) -> Iterator[ShardOutcome]:
     """Count the shards that a manifest does not have yet, one after the other.
 
     A shard may also be a tally, with its own manifest next to it.
@@ -472,7 +472,7 @@ def count_new(
             if shard.name in done:
                 same = shard.digest() == done[shard.name]
                 progress(shard.size)
-                yield Outcome(shard, refused="" if same else _OTHER_CONTENTS)
+                yield ShardOutcome(shard, refused="" if same else _OTHER_CONTENTS)
                 continue
             is_tally = tally.is_tally(shard.beginning())
             if is_tally:
@@ -489,14 +489,16 @@ def count_new(
                 raise DomainError(f"it has the same contents as {_some(twins)}, {_COPY}")
             twins = twins if seldom else []
         except (DomainError, WireError, OSError) as error:
-            yield Outcome(shard, refused=str(error))
+            yield ShardOutcome(shard, refused=str(error))
         else:
             done |= counted.manifest.shards
             names |= {digest: name for name, digest in counted.manifest.shards.items()}
-            yield Outcome(shard, counted, is_tally=is_tally, twins=len(twins))
+            yield ShardOutcome(shard, counted, is_tally=is_tally, twins=len(twins))
 
 
-def _rareness(found: Counted, plan: Asked, known: int, *, is_tally: bool) -> tuple[bool, bool]:
+def _rareness(
+    found: Counted, plan: TalliedPlan, known: int, *, is_tally: bool
+) -> tuple[bool, bool]:
     """Return whether a file seldom, and whether it never, equals one of some others by chance.
 
     The chance that two vehicles send the same record is at most that of the likeliest record.
@@ -509,13 +511,13 @@ def _rareness(found: Counted, plan: Asked, known: int, *, is_tally: bool) -> tup
     return chance < CHANCE_OF_A_NOTE, chance < CHANCE_OF_A_COPY
 
 
-def _load_shard(shard: Shard, plan: Asked) -> Counted:
+def _load_shard(shard: Shard, plan: TalliedPlan) -> Counted:
     """Load a tally as a shard: its manifest names the tally too, so that it is merged once."""
     found = Counted.load(shard.local, plan)
     return replace(found, manifest=found.manifest + Manifest({shard.name: shard.digest()}))
 
 
-def count_stream(stream: BinaryIO, plan: Asked) -> Counted:
+def count_stream(stream: BinaryIO, plan: TalliedPlan) -> Counted:
     """Count the reports that follow one another in a stream."""
     counter = _Counter(plan, MOST_LISTED)
     for packets in counter.split(stream):
@@ -536,7 +538,7 @@ class _Dictionary(NamedTuple):
 class _Counter:
     """Counters that packets are added to."""
 
-    def __init__(self, plan: Asked, most_listed: int, shard: str = "") -> None:
+    def __init__(self, plan: TalliedPlan, most_listed: int, shard: str = "") -> None:
         if plan.study:
             raise DomainError("a plan for study has no reports: simulate it instead.")
         if whole(most_listed, "most_listed") < 0:
@@ -545,7 +547,7 @@ class _Counter:
         self._counts = [np.zeros(part.starts[-1], np.int64) for part in plan.parts]
         self._vehicles = self._packets = self._seen = 0
         self._refused = np.zeros(len(REASONS) + 1, np.int64)
-        self._listed: list[Refused] = []
+        self._listed: list[RefusedPacket] = []
         self._most_listed = most_listed
         self._dictionary: _Dictionary | None = None
         self._verdict_of: dict[bytes, int] = {}  # of the packets of all dictionaries
@@ -625,7 +627,7 @@ class _Counter:
             self._refused += np.bincount(verdicts[bad], minlength=self._refused.size)
             for number in bad[: self._most_listed - len(self._listed)].tolist():
                 reason = [*REASONS][verdicts[number] - 1]
-                self._listed.append(Refused(self._shard, self._seen + number, reason))
+                self._listed.append(RefusedPacket(self._shard, self._seen + number, reason))
         self._packets += len(verdicts) - bad.size
         self._seen += len(verdicts)
 

@@ -199,7 +199,7 @@ class PrivacyWarning(UserWarning):
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Before:
+class _PreviousFit:
     """What an estimator keeps about the vehicles it has asked, to continue with others."""
 
     settings: Settings
@@ -239,7 +239,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
     strict: bool = False
     random_state: int | np.random.RandomState | None = None
     _fits: list[float] = field(init=False, default_factory=list)  # their epsilons, with all clones'
-    _before: _Before | None = field(init=False, default=None)
+    _before: _PreviousFit | None = field(init=False, default=None)
 
     _objective: ClassVar[str]
 
@@ -398,7 +398,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
         self.levels_ = spent
         self.privacy_ = Privacy.of_levels([*spent.values()]) if spent else None
         self.price_ = levels[-1].price(task.dimensions)
-        self._before = _Before(
+        self._before = _PreviousFit(
             settings,
             objective,
             training.state,
@@ -1221,7 +1221,7 @@ def _refuse(unsupported: dict[str, Any]) -> None:
         raise TypeError(f"unexpected arguments: {', '.join(unsupported)}.")
 
 
-def _once(ids: Array | None, before: _Before | None) -> frozenset[str]:
+def _once(ids: Array | None, before: _PreviousFit | None) -> frozenset[str]:
     """Return which vehicles were asked after this; raise an error if one was asked before."""
     # As texts: the number 7 and the text "7" name the same vehicle.
     now = frozenset() if ids is None else frozenset(map(label, ids.tolist()))

@@ -54,7 +54,7 @@ def gradients_of(
         slopes = objective.slope(scores, targets).reshape(len(weights), len(features), -1)
     if isinstance(features, SparseFeatures):
         return SparseGradients(features, slopes, begins)
-    return Gradients(features, slopes, begins)
+    return DenseGradients(features, slopes, begins)
 
 
 class _Gradients(ABC):
@@ -111,7 +111,7 @@ class _Gradients(ABC):
 
 
 @final
-class Gradients(_Gradients):
+class DenseGradients(_Gradients):
     """Gradients for features that are written out."""
 
     def _at(self, columns: Integers) -> npt.NDArray[Any]:

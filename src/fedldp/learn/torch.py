@@ -270,7 +270,7 @@ class ModuleTask(Task):
 
     def _gradients_of(self, named: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         of_examples = vmap(grad(self._loss_of_one), in_dims=(None, 0, 0))
-        with _all_bits(), _Convolutions():
+        with _all_bits(), _ConvolutionsAsProducts():
             found = vmap(of_examples, in_dims=(0, None, None))(named, x, y)
         return torch.cat([each.flatten(2) for each in found.values()], dim=2).flatten(0, 1)
 
@@ -497,7 +497,7 @@ def _all_bits() -> Iterator[None]:
             each.allow_tf32 = allowed
 
 
-class _Convolutions(TorchFunctionMode):  # type: ignore[misc]
+class _ConvolutionsAsProducts(TorchFunctionMode):  # type: ignore[misc]
     """Compute convolutions as matrix products.
 
     The gradient of one example is then a product of two small matrices. As a convolution, with a

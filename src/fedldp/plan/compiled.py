@@ -188,7 +188,7 @@ def constants(document: Document, numbers: Document) -> tuple[Struct, tuple[Colu
         raise DomainError(
             f"a plan in C has up to {MOST_ATTRIBUTES} attributes; got {len(document['schema'])}"
         )
-    columns = _Columns()
+    columns = _CompiledColumns()
     attributes = [_attribute(entry, columns) for entry in document["schema"]]
     parts = [_part(part, document["schema"]) for part in document["parts"]]
     needed = [_scratch(part, document["schema"]) for part in document["parts"]]
@@ -235,7 +235,7 @@ def _pointer(kind: str, values: Sequence[Value], name: str) -> Pointer | None:
 
 
 @dataclass
-class _Columns:
+class _CompiledColumns:
     """The columns of a row: one for each name and way of reading it."""
 
     columns: list[Column] = field(default_factory=list)
@@ -263,7 +263,7 @@ def _identifier(name: str, taken: set[str]) -> str:
     return identifier
 
 
-def _attribute(document: Document, columns: _Columns) -> Struct:
+def _attribute(document: Document, columns: _CompiledColumns) -> Struct:
     attribute = vehicle.read_attribute(document, 0)
     if attribute.parts:
         reader, detail = "within", _within(document, columns)
@@ -284,7 +284,7 @@ def _attribute(document: Document, columns: _Columns) -> Struct:
     )
 
 
-def _within(document: Document, columns: _Columns) -> Struct:
+def _within(document: Document, columns: _CompiledColumns) -> Struct:
     pair = {name: _attribute(document[name], columns) for name in ("of", "groups")}
     entries = {name: Pointer(attribute, name) for name, attribute in pair.items()}
     return Struct("fedldp_within", entries)

@@ -33,7 +33,7 @@ _CHECK = hashlib.sha256().digest_size
 Cells = npt.NDArray[Any]  # integers; floats in a plan for study
 
 
-class Asked(Protocol):
+class TalliedPlan(Protocol):
     """What a tally needs to know about its plan."""
 
     @property
@@ -282,7 +282,7 @@ class Tally:
         return data + hashlib.sha256(data).digest()
 
     @classmethod
-    def from_bytes(cls, data: bytes, plan: Asked) -> "Tally":
+    def from_bytes(cls, data: bytes, plan: TalliedPlan) -> "Tally":
         """Read and validate what `to_bytes` returned.
 
         Parameters
@@ -378,14 +378,14 @@ def is_tally(start: bytes) -> bool:
     return start.startswith((_MAGIC, b"{"))
 
 
-def read(data: bytes, plan: Asked) -> Tally:
+def read(data: bytes, plan: TalliedPlan) -> Tally:
     """Read a tally of a plan, from JSON or from the bytes of `Tally.to_bytes`."""
     if data.startswith(_MAGIC):
         return Tally.from_bytes(data, plan)
     return from_json(data.decode("utf-8", errors="replace"), plan)
 
 
-def from_json(text: str, plan: Asked) -> Tally:
+def from_json(text: str, plan: TalliedPlan) -> Tally:
     """Read and validate a tally of a plan, or raise `WireError`."""
     with documents.reading(f"{FORMAT!r} of this plan"):
         document = documents.parse(text, [FORMAT], ("plan", "reports", "counts"))
@@ -397,12 +397,12 @@ def from_json(text: str, plan: Asked) -> Tally:
         return _checked(plan, document["reports"], counts)
 
 
-def _check_plan(plan: Asked, fingerprint: Any) -> None:
+def _check_plan(plan: TalliedPlan, fingerprint: Any) -> None:
     if fingerprint != plan.fingerprint:
         raise ValueError("it belongs to another plan")
 
 
-def _checked(plan: Asked, reports: Any, counts: tuple[Cells, ...]) -> Tally:
+def _checked(plan: TalliedPlan, reports: Any, counts: tuple[Cells, ...]) -> Tally:
     """Return the tally that was read, or raise `ValueError` if it is impossible."""
     if type(reports) is not int or not 0 <= reports <= MOST_REPORTS:
         raise ValueError("invalid number of reports")

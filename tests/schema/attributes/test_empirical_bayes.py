@@ -139,17 +139,17 @@ def test_the_prior_has_the_mean_that_frequencies_have():
     rng = np.random.default_rng(8)
     values, stderr = rng.dirichlet(np.full(300, 0.2)), np.full(300, 0.003)
     values = values + stderr * rng.normal(size=300)
-    rows = empirical_bayes._Rows.of(values, stderr)
+    rows = empirical_bayes._DistinctEstimates.of(values, stderr)
     assert rows.counts.sum() == 300
     np.testing.assert_allclose(rows.counts @ rows.values, values.sum())
-    prior = empirical_bayes._Prior.fitted(rows, 0.003, 300, 0.0)
+    prior = empirical_bayes._NormalMixture.fitted(rows, 0.003, 300, 0.0)
     np.testing.assert_allclose(prior.weights.sum(), 1)
     np.testing.assert_allclose(prior.weights @ prior.centres, 1 / 300, rtol=1e-4)
 
 
 def test_posterior_means_are_those_of_the_definition():
     """By numerical integration over one frequency."""
-    prior = empirical_bayes._Prior(
+    prior = empirical_bayes._NormalMixture(
         np.array([0.0, 0.01, 0.05]), np.array([0.0, 4e-6, 1e-4]), np.array([0.5, 0.3, 0.2]), 0.0
     )
     frequencies = np.linspace(-0.1, 0.2, 600_001)

@@ -27,7 +27,7 @@ from fedldp._internal import cache as cache_files
 from fedldp._internal.validation import LARGEST_CERTIFIED_EPSILON, Integers
 from fedldp.errors import DomainError
 from fedldp.mechanisms.hybrid import HMTP
-from fedldp.mechanisms.optimal.program import SOLVER_VERSION, Limits, Solution, phi, solve
+from fedldp.mechanisms.optimal.program import SOLVER_VERSION, Solution, VarianceLimits, phi, solve
 from fedldp.mechanisms.piecewise import PMOpt
 from fedldp.vehicle import exact, exp_below
 
@@ -241,7 +241,7 @@ def _find(epsilon: float) -> Certificate:
     pitch = Fraction(pitch_estimate).limit_denominator(1 << 20)
     steps = _steps(ceil(1.15 * PMOpt(epsilon).A / float(pitch)))
     inputs = np.arange(_INPUTS) / (_INPUTS - 1)
-    limits = Limits(np.full(_INPUTS, variance))
+    limits = VarianceLimits(np.full(_INPUTS, variance))
     while True:
         solution = solve(steps.astype(np.float64) * float(pitch), epsilon, inputs, limits)
         if solution is None:

@@ -10,7 +10,7 @@ from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError
 from fedldp.mechanisms.hybrid import HMTP
-from fedldp.mechanisms.optimal.program import Limits, Solution
+from fedldp.mechanisms.optimal.program import Solution, VarianceLimits
 from fedldp.mechanisms.optimal.search import letters_for, limits_under, search, to_channel
 from fedldp.mechanisms.optimal.solved import Solved, is_below
 
@@ -30,7 +30,7 @@ class BelowPaper(Solved):
         return self._found[1]
 
     @abstractmethod
-    def _choose(self, x: Floats, limits: Limits) -> tuple[Solution | None, float]:
+    def _choose(self, x: Floats, limits: VarianceLimits) -> tuple[Solution | None, float]:
         """Return a solution within the limits, if there is one, and the factor."""
 
     def _find(self) -> tuple[Channel, float]:
@@ -77,7 +77,7 @@ class Dominant(BelowPaper):
     epsilon: float
     outputs: int = 31
 
-    def _choose(self, x: Floats, limits: Limits) -> tuple[Solution | None, float]:
+    def _choose(self, x: Floats, limits: VarianceLimits) -> tuple[Solution | None, float]:
         least = search(self.epsilon, self.outputs, x, limits)
         if least is None or least.factor >= 1:
             return least, 1.0 if least is None else least.factor
@@ -110,6 +110,6 @@ class NearZero(BelowPaper):
     epsilon: float
     outputs: int = 31
 
-    def _choose(self, x: Floats, limits: Limits) -> tuple[Solution | None, float]:
+    def _choose(self, x: Floats, limits: VarianceLimits) -> tuple[Solution | None, float]:
         weights = np.exp(-0.5 * (x / NEAR_ZERO_WIDTH) ** 2)
         return search(self.epsilon, self.outputs, x, limits, weights, 1.0), 1.0

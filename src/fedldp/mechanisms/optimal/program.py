@@ -31,7 +31,7 @@ _FIRST_WINDOW_LENGTHS = (0.25, 0.5, 1.0)  # relative to the outputs' range
 
 
 @dataclass(frozen=True)
-class Limits:
+class VarianceLimits:
     """Demands Var(x_i) + spare <= factor * limit_i, for each input x_i."""
 
     limit: Floats
@@ -69,7 +69,7 @@ def solve(
     outputs: Floats,
     epsilon: float,
     inputs: Floats,
-    limits: Limits,
+    limits: VarianceLimits,
     *,
     weights: Floats | None = None,
     factor: float | None = None,
@@ -148,7 +148,7 @@ def _fixed(
     one: float,
     growth: float,
     fold: Floats,
-    limits: Limits,
+    limits: VarianceLimits,
     active: Integers,
     area: float,
 ) -> tuple[Floats, Floats]:

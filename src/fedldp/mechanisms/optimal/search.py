@@ -17,8 +17,8 @@ from fedldp.mechanisms.hybrid import HMTP
 from fedldp.mechanisms.optimal.program import (
     SOLVER_VERSION,
     Cut,
-    Limits,
     Solution,
+    VarianceLimits,
     best_rows,
     solve,
     trapezoid,
@@ -36,26 +36,26 @@ def letters_for(epsilon: float) -> Floats:
 
 def limits_under(
     epsilon: float, x: Floats, cap: Callable[[Floats], Floats] | None = None
-) -> Limits:
+) -> VarianceLimits:
     """Return what to demand at the letters so that the cap holds between them too.
 
     Rounding to a letter adds up to pitch^2/4 between two letters; and there the cap, which is
     quadratic with some curvature, lies below its chord by up to curvature * pitch^2/8.
     """
     if cap is None:
-        return Limits(np.full(len(x), HMTP(epsilon).worst_case_variance))
+        return VarianceLimits(np.full(len(x), HMTP(epsilon).worst_case_variance))
     pitch = x[1] - x[0]
     limit, middle = cap(x), cap((x[:-1] + x[1:]) / 2)
     sag = (limit[:-1] + limit[1:]) / 2 - middle
     sag = np.maximum(np.append(sag, sag[-1]), np.append(sag[0], sag))
-    return Limits(limit - sag, float(pitch**2 / 4))
+    return VarianceLimits(limit - sag, float(pitch**2 / 4))
 
 
 def search(
     epsilon: float,
     count: int,
     x: Floats,
-    limits: Limits,
+    limits: VarianceLimits,
     weights: Floats | None = None,
     factor: float | None = None,
     near: Solution | None = None,

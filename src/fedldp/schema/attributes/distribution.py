@@ -25,12 +25,12 @@ from fedldp.schema.attributes.grouped import _joint, _numbers, _place, _Several,
 from fedldp.schema.attributes.results import Frequencies, Line, Numbers
 from fedldp.vehicle import MISSING
 
-__all__ = ["Distribution", "GroupDistributions", "Quantile"]
+__all__ = ["BinQuantile", "Distribution", "GroupDistributions"]
 
 _REPORTED_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # of the quantiles that files and terminals show
 
 
-class Quantile(NamedTuple):
+class BinQuantile(NamedTuple):
     """A quantile with its interval, whose ends are edges of bins.
 
     Attributes
@@ -42,7 +42,7 @@ class Quantile(NamedTuple):
 
     Examples
     --------
-    >>> Quantile(41.5, 35.0, 45.0).high
+    >>> BinQuantile(41.5, 35.0, 45.0).high
     45.0
     """
 
@@ -346,7 +346,7 @@ class Distribution(Bins):
             self.answers,
         )
 
-    def quantile(self, q: float) -> Quantile:
+    def quantile(self, q: float) -> BinQuantile:
         """Return a value below which a share q of all values lies.
 
         Its resolution is one bin: the ends of the interval are edges, and within its bin the
@@ -359,7 +359,7 @@ class Distribution(Bins):
 
         Returns
         -------
-        Quantile
+        BinQuantile
             The estimate and its interval, which contains the true quantile of the values, as far
             as they lie between the edges, with at least the estimate's confidence.
 
@@ -382,7 +382,7 @@ class Distribution(Bins):
         edges, cdf = np.array(self.edges), self.cdf
         below = np.concatenate([[0.0], cdf.frequencies, [1.0]])
         if np.isnan(below).any():  # nobody may have a value
-            return Quantile(float("nan"), self.edges[0], self.edges[-1])
+            return BinQuantile(float("nan"), self.edges[0], self.edges[-1])
         last = int(np.argmax(below >= q))  # of the first edge with a share of at least q below it
         step = (q - below[last - 1]) / (below[last] - below[last - 1])
         value = edges[last - 1] + step * (edges[last] - edges[last - 1])
@@ -392,7 +392,7 @@ class Distribution(Bins):
         least, most = np.vstack([[0.0, 0.0], cdf.interval, [1.0, 1.0]]).T
         first = int(np.argmax(most >= q))
         after = len(edges) - int(np.argmax(least[::-1] < q))
-        return Quantile(float(value), float(edges[first - 1]), float(edges[after]))
+        return BinQuantile(float(value), float(edges[first - 1]), float(edges[after]))
 
     @property
     def median(self) -> float:

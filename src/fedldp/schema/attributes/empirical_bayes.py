@@ -46,10 +46,10 @@ def applies(values: Floats, stderr: Floats) -> bool:
 
 def posterior_means(values: Floats, stderr: Floats) -> Floats:
     """Return the mean of each frequency given its unbiased estimate; they need not add up to 1."""
-    rows = _Rows.of(values, stderr)
+    rows = _DistinctEstimates.of(values, stderr)
     typical = float(np.median(stderr))
-    wide = _Prior.fitted(rows, typical, values.size, _WIDE_SHARE)
-    narrow = _Prior.fitted(rows, typical, values.size, 0.0)
+    wide = _NormalMixture.fitted(rows, typical, values.size, _WIDE_SHARE)
+    narrow = _NormalMixture.fitted(rows, typical, values.size, 0.0)
     prior = narrow if narrow.evidence > wide.evidence + _LEAST_EVIDENCE else wide
     blocks = range(0, values.size, _BLOCK)
     means = [
@@ -59,7 +59,7 @@ def posterior_means(values: Floats, stderr: Floats) -> Floats:
     return np.concatenate(means)
 
 
-class _Rows(NamedTuple):
+class _DistinctEstimates(NamedTuple):
     """Estimates, of which those that differ by much less than their errors count as one."""
 
     values: Floats
@@ -67,14 +67,14 @@ class _Rows(NamedTuple):
     counts: Floats
 
     @classmethod
-    def of(cls, values: Floats, stderr: Floats) -> "_Rows":
+    def of(cls, values: Floats, stderr: Floats) -> "_DistinctEstimates":
         cells = np.round(values * (_ROWS_PER_ERROR / np.median(stderr)))
         _, places, counts = np.unique(cells, return_inverse=True, return_counts=True)
         values, variances = (np.bincount(places, each) / counts for each in (values, stderr**2))
         return cls(values, variances, counts.astype(np.float64))
 
 
-class _Prior(NamedTuple):
+class _NormalMixture(NamedTuple):
     """A mixture of normal laws."""
 
     centres: Floats
@@ -84,7 +84,9 @@ class _Prior(NamedTuple):
     """The logarithm of the likelihood of the estimates."""
 
     @classmethod
-    def fitted(cls, rows: _Rows, typical: float, labels: int, wide_share: float) -> "_Prior":
+    def fitted(
+        cls, rows: _DistinctEstimates, typical: float, labels: int, wide_share: float
+    ) -> "_NormalMixture":
         """Return the prior that steps of expectation and maximization find."""
         centres = _grid(max(float(rows.values.max()), 2 / labels), typical)
         spacing = np.gradient(centres)
