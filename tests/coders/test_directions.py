@@ -285,14 +285,16 @@ def test_on_a_vehicle_the_work_does_not_depend_on_the_numbers(mixed, rows):
     assert sum(shape[0] for shape in mixed) < sum(shape[0] for shape in work[0])
 
 
-def test_rows_of_any_number_of_numbers_give_the_same_codes(mixed):
-    """Several numbers of few rows are ranked at a time, as many as all of these rows have."""
+@pytest.mark.parametrize("block", [1 << 17, 1 << 11], ids=["one block", "parts of rows"])
+def test_rows_of_any_number_of_numbers_give_the_same_codes(mixed, block, monkeypatch):
+    monkeypatch.setattr(codebook, "_BLOCK", block)
     coder, x = DirectionsCoder.of(2.0, 90), vectors(40, 90, 5)
     for row, numbers in enumerate(x):
         numbers[2 * row :] = 0.0
     codes = coder.encode(SparseRows.of(x), fedldp.source(4))
     drawn = words_of(fedldp.source(4), len(x), coder.directions)
-    assert max(shape[0] for shape in mixed if len(shape) == 2) > len(x)
+    blocks = [words for (words,) in mixed[1:]]
+    assert len(blocks) == 1 if block == 1 << 17 else max(blocks) == block // 4
     for row, code, words in zip(x.tolist(), codes.tolist(), drawn, strict=True):
         numbers, tape = [round(number * vehicle.LENGTH) for number in row], Tape(*words)
         assert (
@@ -586,9 +588,9 @@ def test_what_is_not_needed_is_ranked_only_where_time_could_tell(epsilon, mean_l
     ranked = []
     products = NumpyCodebook._products
 
-    def counted(self, vectors, seeds):
+    def counted(self, vectors, seeds, product):
         ranked.append(len(vectors))
-        return products(self, vectors, seeds)
+        return products(self, vectors, seeds, product)
 
     monkeypatch.setattr(NumpyCodebook, "_products", counted)
     x = vectors(n, d, 3)

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 import fedldp
 from fedldp.budget.calendars import Calendar
 from fedldp.cli.collect import collect_command
-from fedldp.coders import DirectionsCoder
+from fedldp.coders import DirectionsCoder, codebook
+from fedldp.coders.codebook import NumpyCodebook
 from fedldp.plan.parts import Matrix
 from fedldp.randomness import study_source
 
@@ -91,6 +92,24 @@ def test_what_releases_does_equal_work(name, plan, secrets):
     RELEASES[name](plan)
     assert secrets
     assert all(secrets)
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_what_releases_ranks_every_vector_without_leaving_out_zeros(name, plan, monkeypatch):
+    ranked, products = [], NumpyCodebook._products
+
+    def remembered(self, vectors, seeds, product):
+        ranked.append((len(vectors), set(vectors.counts.tolist()), product))
+        return products(self, vectors, seeds, product)
+
+    monkeypatch.setattr(NumpyCodebook, "_products", remembered)
+    RELEASES[name](plan)
+    assert ranked == [(len(ROWS), {4}, codebook._constant_product)]
+    ranked.clear()
+    simulated(plan)
+    [(count, _, product)] = ranked
+    assert count < len(ROWS)
+    assert product is np.matmul
 
 
 def test_a_source_that_is_not_secret_stays_as_it_is():

@@ -15,6 +15,8 @@ _LARGEST_COORDINATE = vehicle.LARGEST_COORDINATE
 
 _TINY = 2.0**-40
 
+_MOSTLY = 0.9  # of the numbers of a matrix: so many are faster to use than to choose from
+
 _SQUARES_AT_ONCE = 1 << 16
 
 _silently = partial(np.errstate, over="ignore", invalid="ignore")
@@ -57,6 +59,10 @@ class Vectors(ABC):
         that the time that the rows take later does not depend on what the numbers are.
         """
 
+    @abstractmethod
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Self:
+        """Return some of the rows."""
+
     def nearby(self, codebook: Any) -> Any:
         """Return a codebook that works where the rows are: that of NumPy, as it is."""
         return codebook
@@ -98,8 +104,12 @@ class DenseRows(Vectors):
             return DenseRows(shortened(self.matrix * scale, missing))
 
     def rounded(self, unit: int, *, zeros: bool = False) -> "SparseRows":
-        rows = SparseRows.every if zeros else SparseRows.of
-        return rows(np.rint(self.matrix * unit))
+        matrix = np.rint(self.matrix * unit)
+        mostly = zeros or np.count_nonzero(matrix) > _MOSTLY * matrix.size
+        return (SparseRows.every if mostly else SparseRows.of)(matrix)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "DenseRows":
+        return DenseRows(self.matrix[chosen])
 
 
 @final
@@ -159,7 +169,6 @@ class SparseRows(Vectors):
         return SparseRows(self.counts[part], self.columns[own], self.numbers[own])
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> "SparseRows":
-        """Return some of the rows."""
         own = np.repeat(chosen, self.counts)
         return SparseRows(self.counts[chosen], self.columns[own], self.numbers[own])
 

@@ -9,6 +9,7 @@ whole numbers, and equal wherever they come from.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, final
@@ -22,7 +23,9 @@ from fedldp._internal.vectors import SparseRows
 
 Words = npt.NDArray[np.uint64]
 
-BLOCK = 1 << 15  # numbers of all directions that are computed at a time: they stay in the cache
+DRAWN_NUMBERS = 1 << 15  # of all directions: random words are drawn for so many at a time
+_MOST_NUMBERS = 1 << 21  # of vectors that are encoded at a time
+_BLOCK = 1 << 17  # numbers of all directions that are computed at a time: they stay in the cache
 
 _GOLDEN = np.uint64(vehicle.GOLDEN)
 _MIX = tuple(np.uint64(factor) for factor in vehicle.MIX)
@@ -39,22 +42,17 @@ class Codebook(ABC):
     @property
     @abstractmethod
     def rows(self) -> int:
-        """How many vectors to rank at a time: a multiple of `drawn_together`."""
-
-    @property
-    def rows_of_some(self) -> int:
-        """How many vectors to take at a time if only some of them are needed."""
-        return self.rows
+        """How many vectors to encode at a time: a multiple of `drawn_together`."""
 
     @abstractmethod
     def ranked(
-        self, vectors: Any, seeds: Any, signs: Any, ranks: Any, needed: Any = None
+        self, vectors: Any, seeds: Any, signs: Any, ranks: Any, secret: bool = True
     ) -> Integers:
         """Return for each vector the direction of its seed that has a rank.
 
         Directions are ranked by their product with the vector, times its sign: the best has the
-        rank 0, and of equal ones that with the lower number comes first. Of vectors that are not
-        needed, nothing need be computed.
+        rank 0, and of equal ones that with the lower number comes first. If vectors are secret,
+        the work does not depend on their numbers.
         """
 
     @abstractmethod
@@ -68,7 +66,7 @@ class Codebook(ABC):
 
 def drawn_together(directions: int) -> int:
     """Return for how many vectors random words are drawn at a time, whatever ranks them."""
-    return max(8, BLOCK // (directions + 1))
+    return max(8, DRAWN_NUMBERS // (directions + 1))
 
 
 @final
@@ -91,26 +89,13 @@ class NumpyCodebook(Codebook):
 
     @property
     def rows(self) -> int:
-        return drawn_together(self.directions)
-
-    @property
-    def rows_of_some(self) -> int:
-        return 8 * self.rows
+        together = drawn_together(self.directions)
+        return together * min(8, 1 + _MOST_NUMBERS // (together * self.d))
 
     def ranked(
-        self, vectors: SparseRows, seeds: Any, signs: Any, ranks: Any, needed: Any = None
+        self, vectors: SparseRows, seeds: Any, signs: Any, ranks: Any, secret: bool = True
     ) -> Integers:
-        if needed is None:
-            return self._ranked(vectors, seeds, signs, ranks)
-        needing, places = vectors.where(needed), np.flatnonzero(needed)
-        chosen = np.zeros(len(vectors), np.int64)
-        for start in range(0, len(places), self.rows):
-            part, at = slice(start, start + self.rows), places[start : start + self.rows]
-            chosen[at] = self._ranked(needing[part], seeds[at], signs[at], ranks[at])
-        return chosen
-
-    def _ranked(self, vectors: SparseRows, seeds: Any, signs: Any, ranks: Any) -> Integers:
-        found = self._products(vectors, seeds)
+        found = self._products(vectors, seeds, _constant_product if secret else np.matmul)
         # One number for product and direction; those of equal products descend with the number.
         found *= (signs * float(self.directions + 1))[:, None]
         found += np.arange(self.directions, -1, -1)
@@ -118,42 +103,34 @@ class NumpyCodebook(Codebook):
         chosen: Integers = self.directions - np.mod(found, self.directions + 1).astype(np.int64)
         return chosen
 
-    def _products(self, vectors: SparseRows, seeds: Any) -> Floats:
+    def _products(self, vectors: SparseRows, seeds: Any, product: Any) -> Floats:
         """Return the product of each direction of the seeds with the vectors: whole numbers.
 
         The last column is of a direction that is not used. No sum comes near 2^53, so the order in
         which it is taken does not matter.
         """
-        words, n = (self.directions + 1) // 4, len(vectors)
-        products = np.zeros((n, 4 * words))
-        # Rows with more numbers first: the rows that have a number i come first.
-        order = np.argsort(-vectors.counts, kind="stable")
-        starts, counts = vectors.starts[order], vectors.counts[order]
-        states = self._states(seeds[order])
-        steps = _times_golden(np.arange(1, words + 1))
-        room = max(n, BLOCK // (4 * words))
-        every, scratch = np.empty((room, words), np.uint64), np.empty((room, words), np.uint64)
-        numbers = np.empty((room, 4 * words))
-        i = 0
-        while n and i < counts[0]:
-            last = int(np.searchsorted(-counts, -i))
-            # Of few rows, several numbers at a time, as many as all of these rows have.
-            many = min(int(counts[last - 1]) - i, room // last)
-            at = (starts[:last, None] + np.arange(i, i + many)).reshape(-1)
-            first = np.repeat(states[:last], many) + _times_golden(vectors.columns[at] * words)
-            lanes = _lanes(np.add(first[:, None], steps, out=every[: len(at)]), scratch[: len(at)])
-            np.take(table(), lanes, out=numbers[: len(at)], mode="clip")
-            numbers[: len(at)] *= vectors.numbers[at][:, None]
-            added = numbers[: len(at)]
-            products[:last] += added if many == 1 else added.reshape(last, many, -1).sum(axis=1)
-            i += many
-        numbers = np.empty_like(products)
-        numbers[order] = products
-        return numbers
+        words = (self.directions + 1) // 4
+        states, steps = self._states(seeds), _times_golden(np.arange(1, words + 1))
+        products = np.zeros((len(vectors), 1, 4 * words))
+        size = min(_BLOCK, 4 * words * len(vectors) * int(vectors.counts.max(initial=0)))
+        mixing, scratch = np.empty((2, size // 4), np.uint64)
+        places, quantiles, numbers = (np.empty(size, dtype) for dtype in (np.intp, np.int16, float))
+        for rows, columns, factors in _blocks(vectors, _BLOCK // (4 * words)):
+            size = columns.size * words
+            first = states[rows, None] + _times_golden(columns * words)
+            np.add(first.reshape(-1, 1), steps, out=mixing[:size].reshape(-1, words))
+            size *= 4
+            places[:size] = _lanes(mixing[: size // 4], scratch[: size // 4])
+            # Out of 128 KB, which stay in the cache; all of these places are valid.
+            _small_table().take(places[:size], out=quantiles[:size], mode="wrap")
+            numbers[:size] = quantiles[:size]
+            matrices = numbers[:size].reshape(*columns.shape, 4 * words)
+            products[rows] += product(factors[:, None], matrices)
+        return products[:, 0]
 
     def totals(self, parts: list[tuple[Any, Any]]) -> Integers:
         totals = np.zeros((len(parts), 2, self.d), np.int64)
-        step = max(1, 4 * BLOCK // self.d)
+        step = max(1, _BLOCK // self.d)
         for (seeds, numbers), (sums, squares) in zip(parts, totals, strict=True):
             for start in range(0, len(seeds), step):
                 block = slice(start, start + step)
@@ -170,7 +147,7 @@ class NumpyCodebook(Codebook):
         _mixed(every, np.empty_like(every))
         every >>= 16 * (numbers & 3).astype(np.uint64)
         every &= np.uint64(0xFFFF)
-        found: Floats = table().take(every.astype(np.int64), mode="clip")
+        found: Floats = table().take(every.view(np.int64), mode="wrap")
         return found
 
     def _states(self, seeds: Any) -> Words:
@@ -184,6 +161,42 @@ def table() -> Floats:
     found = np.array(vehicle.quantiles(), np.float64)
     found.flags.writeable = False
     return found
+
+
+def _blocks(vectors: SparseRows, room: int) -> Iterator[tuple[Integers, Integers, Floats]]:
+    """Yield rows with the columns and numbers of each, at most `room` in all.
+
+    Rows are taken from the longest to the shortest; in a block, short ones end with zeros.
+    """
+    order = np.argsort(-vectors.counts, kind="stable")
+    counts, starts, start = vectors.counts[order], vectors.starts[order], 0
+    while start < len(order) and counts[start]:
+        longest = int(counts[start])
+        block = slice(start, start + max(1, room // longest))
+        for first in range(0, longest, room):
+            places = np.arange(first, min(longest, first + room))
+            at = starts[block, None] + places
+            if counts[block][-1] == longest:
+                yield order[block], vectors.columns[at], vectors.numbers[at]
+            else:
+                at = np.minimum(at, len(vectors.numbers) - 1)
+                within = places < counts[block, None]
+                yield order[block], vectors.columns[at], vectors.numbers[at] * within
+        start = block.stop
+
+
+def _constant_product(rows: Floats, matrices: Floats) -> Floats:
+    """Return products of matrices, by work that does not depend on any number.
+
+    Libraries behind `np.matmul` may leave out zeros.
+    """
+    products: Floats = np.einsum("nij,njk->nik", rows, matrices)
+    return products
+
+
+@lru_cache(maxsize=1)
+def _small_table() -> npt.NDArray[np.int16]:
+    return table().astype(np.int16)
 
 
 def _times_golden(numbers: Any) -> Words:

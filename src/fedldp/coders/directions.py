@@ -311,10 +311,9 @@ class DirectionsCoder(VectorCoder):
         rows = self._rows(x)
         codebook = rows.nearby(self.codebook)
         codes = np.empty(len(rows), np.uint32)
-        step = codebook.rows if source.secret else codebook.rows_of_some
-        for start in range(0, len(rows), step):
-            block = rows[start : start + step].rounded(vehicle.LENGTH, zeros=source.secret)
-            codes[start : start + len(block)] = self._encode(block, codebook, source)
+        for start in range(0, len(rows), codebook.rows):
+            block = slice(start, start + codebook.rows)
+            codes[block] = self._encode(rows[block], codebook, source)
         return codes
 
     def _rows(self, x: npt.ArrayLike | Vectors) -> Vectors:
@@ -331,22 +330,32 @@ class DirectionsCoder(VectorCoder):
             )
         return rows
 
-    def _encode(self, vectors: Vectors, codebook: Codebook, source: Source) -> Any:
-        """Return the codes of some vectors of whole numbers."""
-        seeds, rounding, words = self._draw(len(vectors), source)
+    def _encode(self, rows: Vectors, codebook: Codebook, source: Source) -> Any:
+        """Return the codes of some rows, as many as the codebook takes at a time."""
+        seeds, rounding, words = self._draw(len(rows), source)
         # Everything up to the order of the directions is exact: see `vehicle.direction_code`.
-        share = _length_shares(vectors.lengths)
-        itself = rounding < (share if self.null_input else (1 << vehicle.ROUNDING) + share >> 1)
-        signs = np.where(itself | (self.null_input > 0), 1, -1)
         common = np.uint64(self.directions * self.low)
         rank = (words - np.minimum(words, common)) // np.uint64(self.high - self.low)
         low = np.minimum(words, common - np.uint64(1)) // np.uint64(self.low)
-        known = np.minimum(rank, np.uint64(self.best - 1)).astype(np.int64)
-        is_best = (rank < self.best) & (itself | (self.null_input == 0))
-        needed = None if source.secret else (words >= common) & is_best
-        chosen = codebook.ranked(vectors, seeds, signs, known, needed)
-        code = np.where(words < common, low, np.where(is_best, chosen, self.directions))
-        return seeds << np.uint32(self._code_bits) | code.astype(np.uint32)
+        code = np.where(words < common, low, self.directions).astype(np.uint32)
+        is_best = (words >= common) & (rank < self.best)
+        places, secret = np.arange(len(rows)), source.secret
+        if not secret:  # only these codes depend on their vectors
+            rows, places = rows.where(is_best), places[is_best]
+        vectors = rows.rounded(vehicle.LENGTH, zeros=secret)
+        share = _length_shares(vectors.lengths)
+        itself = rounding[places] < (
+            share if self.null_input else (1 << vehicle.ROUNDING) + share >> 1
+        )
+        if self.null_input:
+            is_best[places] &= itself
+            if not secret:
+                vectors, places, itself = vectors.where(itself), places[itself], itself[itself]
+        signs = np.where(itself | (self.null_input > 0), 1, -1)
+        known = np.minimum(rank[places], np.uint64(self.best - 1)).astype(np.int64)
+        chosen = codebook.ranked(vectors, seeds[places], signs, known, secret)
+        code[places] = np.where(is_best[places], chosen, code[places])
+        return seeds << np.uint32(self._code_bits) | code
 
     def _draw(self, n: int, source: Source) -> list[npt.NDArray[Any]]:
         """Draw the seeds of n vehicles, the words that round lengths, and those that choose codes.

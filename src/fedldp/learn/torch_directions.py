@@ -84,6 +84,9 @@ class TorchRows(Vectors):
     def rounded(self, unit: int, *, zeros: bool = False) -> "TorchRows":
         return TorchRows((self.matrix.double() * unit).round_())
 
+    def where(self, chosen: npt.NDArray[np.bool_]) -> "TorchRows":
+        return TorchRows(self.matrix[torch.from_numpy(chosen).to(self.matrix.device)])
+
     def nearby(self, codebook: Codebook) -> "TorchCodebook":
         return TorchCodebook(codebook.d, codebook.directions, codebook.key, self.matrix.device)
 
@@ -127,13 +130,8 @@ class TorchCodebook(Codebook):
         return max(1, most // together) * together
 
     def ranked(
-        self, vectors: TorchRows, seeds: Any, signs: Any, ranks: Any, needed: Any = None
+        self, vectors: TorchRows, seeds: Any, signs: Any, ranks: Any, secret: bool = True
     ) -> Integers:
-        if needed is not None:
-            places, chosen = np.flatnonzero(needed), np.zeros(len(vectors), np.int64)
-            needing = TorchRows(vectors.matrix[self._moved(places)])
-            chosen[places] = self.ranked(needing, seeds[places], signs[places], ranks[places])
-            return chosen
         products = _products
         if self._kernel:
             from fedldp.learn.torch_kernel import products
