@@ -308,38 +308,32 @@ class DirectionsCoder(VectorCoder):
         (1,)
         """
         check_source(source)
-        rows = self._rows(x)
-        codebook = rows.nearby(self.codebook)
-        codes = np.empty(len(rows), np.uint32)
-        for start in range(0, len(rows), codebook.rows):
-            block = slice(start, start + codebook.rows)
-            codes[block] = self._encode(rows[block], codebook, source)
-        return codes
-
-    def _rows(self, x: npt.ArrayLike | Vectors) -> Vectors:
-        """Refuse rows of another size, and those that are too long: nothing is clipped here."""
         rows = x if isinstance(x, Vectors) else DenseRows(validation.reals(x, "x"))
         if not rows.fits(self.d):
             raise DomainError(f"x must have rows of {self.d} numbers; got {x!r:.80}.")
-        lengths = rows.lengths
-        if lengths.size and not lengths.max() <= 1 + _LENGTH_TOLERANCE:  # not if one of them is NaN
-            place = int(np.argmin(lengths <= 1 + _LENGTH_TOLERANCE))
-            raise DomainError(
-                f"x must have rows of a length of at most 1; row {place} has {lengths[place]!r}. "
-                "Divide by the public bound on the length first, and scale down longer rows."
+        codebook = rows.nearby(self.codebook)
+        codes = np.empty(len(rows), np.uint32)
+        for start in range(0, len(rows), codebook.rows):
+            block = rows[start : start + codebook.rows]
+            drawn = self._draw(len(block), source)  # while a device still computes the block
+            _check_lengths(block, start)
+            codes[start : start + len(block)] = self._encode(
+                block, codebook, drawn, secret=source.secret
             )
-        return rows
+        return codes
 
-    def _encode(self, rows: Vectors, codebook: Codebook, source: Source) -> Any:
+    def _encode(
+        self, rows: Vectors, codebook: Codebook, drawn: list[npt.NDArray[Any]], *, secret: bool
+    ) -> Any:
         """Return the codes of some rows, as many as the codebook takes at a time."""
-        seeds, rounding, words = self._draw(len(rows), source)
+        seeds, rounding, words = drawn
         # Everything up to the order of the directions is exact: see `vehicle.direction_code`.
         common = np.uint64(self.directions * self.low)
         rank = (words - np.minimum(words, common)) // np.uint64(self.high - self.low)
         low = np.minimum(words, common - np.uint64(1)) // np.uint64(self.low)
         code = np.where(words < common, low, self.directions).astype(np.uint32)
         is_best = (words >= common) & (rank < self.best)
-        places, secret = np.arange(len(rows)), source.secret
+        places = np.arange(len(rows))
         if not secret:  # only these codes depend on their vectors
             rows, places = rows.where(is_best), places[is_best]
         vectors = rows.rounded(vehicle.LENGTH, zeros=secret)
@@ -821,6 +815,18 @@ class _Choice(NamedTuple):
     error: float
 
 
+def _check_lengths(rows: Vectors, first: int) -> None:
+    """Refuse rows that are too long: nothing is clipped here. `first` numbers the first of them."""
+    lengths = rows.lengths
+    if lengths.size and not lengths.max() <= 1 + _LENGTH_TOLERANCE:  # not if one of them is NaN
+        place = int(np.argmin(lengths <= 1 + _LENGTH_TOLERANCE))
+        raise DomainError(
+            f"x must have rows of a length of at most 1; row {first + place} has "
+            f"{lengths[place]!r}. Divide by the public bound on the length first, and scale down "
+            "longer rows."
+        )
+
+
 def _split_words(octets: npt.NDArray[np.uint8], vehicles: int) -> list[npt.NDArray[Any]]:
     """Return the seeds, the words that round lengths and those that choose codes, of some vehicles.
 
@@ -843,13 +849,13 @@ def _length_shares(lengths: Floats) -> Integers:
     The same whole numbers as `vehicle.direction_code`: the root of a double can be rounded up to a
     whole number that the exact root does not reach, and never down from one.
     """
-    squares = np.rint(lengths * lengths).astype(np.uint64)  # whole numbers again, below 2^42
-    longest = np.uint64(1) << np.uint64(40)
-    inside = np.minimum(squares, longest - np.uint64(1))
-    shares = np.floor(np.sqrt(inside.astype(np.float64)) * 2.0**12).astype(np.uint64)
-    shares = np.minimum(shares, np.uint64((1 << vehicle.ROUNDING) - 1))
-    shares -= (shares * shares > inside << np.uint64(24)).astype(np.uint64)
-    return np.where(squares < longest, shares, np.uint64(1 << vehicle.ROUNDING)).astype(np.int64)
+    squares = np.rint(lengths * lengths).astype(np.int64)  # whole numbers again, below 2^42
+    inside = np.minimum(squares, (1 << 40) - 1)
+    shares = (np.sqrt(inside.astype(np.float64)) * 2.0**12).astype(np.int64)  # at most 2^32
+    # Squares reach 2^64, where signed numbers wrap: the difference is small, and right again.
+    shares -= shares * shares - (inside << 24) > 0
+    shares[squares > inside] = 1 << vehicle.ROUNDING
+    return shares
 
 
 @lru_cache(maxsize=256)

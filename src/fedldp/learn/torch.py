@@ -35,7 +35,7 @@ except ImportError as error:
 __all__ = ["Gradients", "ModuleTask"]
 
 _BLOCK = 512  # examples whose gradients are computed at a time on a CPU: they stay in its cache
-_BLOCK_ELSEWHERE = 1 << 16  # and on another device, which works on all of them at once
+_BLOCK_ELSEWHERE = 1 << 17  # and on another device, which works on all of them at once
 _BLOCK_NUMBERS = 1 << 26  # in the gradients of a block: large modules have fewer examples in it
 _KEPT = 1 << 26  # numbers of gradients that are kept from one question to the next
 
@@ -461,6 +461,8 @@ class Gradients:
         return DenseRows(array(found)) if found.device.type == "cpu" else TorchRows(found)
 
     def _all(self, columns: Integers) -> Tensor:
+        if np.array_equal(columns, np.arange(self._task.dimensions)):
+            return self._mean(list(self._blocks()))
         chosen = torch.from_numpy(columns)
         return self._mean([block[:, chosen.to(block.device)] for block in self._blocks()])
 
@@ -476,7 +478,7 @@ class Gradients:
 
     def _mean(self, found: list[Tensor]) -> Tensor:
         """Average over the examples of each vehicle."""
-        values = torch.cat(found).double()
+        values = (torch.cat(found) if len(found) > 1 else found[0]).double()
         if len(self._begins) == len(self._rows):
             return values
         sizes = torch.from_numpy(np.tile(self._sizes, len(self._weights))).to(values.device)

@@ -31,7 +31,7 @@ except ImportError as error:
 Tensor = Any  # torch's types are not known where torch is not installed
 
 _WORDS = 1 << 26  # mixed at a time where each step is written to memory: half a gibibyte
-_ROWS = 1 << 16  # at a time where nothing of that is written
+_ROWS = 1 << 17  # at a time where nothing of that is written
 
 
 def _signed(word: int) -> int:
@@ -135,13 +135,14 @@ class TorchCodebook(Codebook):
         products = _products
         if self._kernel:
             from fedldp.learn.torch_kernel import products
+        best = int(ranks.max(initial=0)) + 1
         signs, ranks = (self._moved(numbers_given)[:, None] for numbers_given in (signs, ranks))
         numbers = vectors.matrix.to(torch.int32)
         sums = products(_table(self.device), numbers, self._states(seeds), self._words)
         # One number for product and direction; those of equal products descend with the number.
         numbers = torch.arange(self.directions, -1, -1, device=self.device)
         keys = (sums * (signs * (self.directions + 1)) + numbers)[:, :-1]
-        keys = keys.sort(dim=1, descending=True).values.gather(1, ranks)[:, 0]
+        keys = keys.topk(best, dim=1).values.gather(1, ranks)[:, 0]
         return array(self.directions - keys.remainder(self.directions + 1))
 
     def totals(self, parts: list[tuple[Any, Any]]) -> Integers:
