@@ -7,6 +7,7 @@ each case did as JSON. A new program of a vehicle gets an entry in `PROGRAMS`.
 
 import contextlib
 import datetime
+import gc
 import hashlib
 import importlib
 import importlib.util
@@ -340,6 +341,7 @@ def main(name, place, *rows):
     program, found = PROGRAMS[name], {}
     for module in program.modules:
         importlib.import_module(module)
+    gc.freeze()  # a fork neither copies nor collects what is imported
     for state in STATES:
         for row in rows:
             folder = Path(place) / f"{state} {row}"
