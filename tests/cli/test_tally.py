@@ -246,7 +246,7 @@ def test_how_often_it_is_saved_changes_nothing(every):
 # Runs the command in a process that kills itself before a given step of writing.
 KILLED = """
 import os, pathlib, signal, sys
-left = int(sys.argv.pop(1))
+from fedldp.cli import app, reports
 
 def counted(function):
     def step(*arguments, **options):
@@ -257,9 +257,13 @@ def counted(function):
         return function(*arguments, **options)
     return step
 
-os.fsync, pathlib.Path.replace = counted(os.fsync), counted(pathlib.Path.replace)
-from fedldp.cli import main
-main()
+for line in sys.stdin:
+    left = int(line)
+    child = os.fork()
+    if not child:
+        os.fsync, pathlib.Path.replace = counted(os.fsync), counted(pathlib.Path.replace)
+        app.fedldp(prog_name="fedldp")
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -267,16 +271,18 @@ def test_killed_at_any_step_it_resumes_and_counts_each_file_once():
     given = packets(120)
     arguments = ["tally", "plan.json", "*.bin", "-o", "tally.json", "--save-every", "0"]
     states = []
-    # A save is at most eight steps: two files, each synced, named and synced again, then two more.
-    for step in range(1, 10):
-        for number in range(4):
-            place = 10 * step + 2 * number
-            Path(f"{step}-{number}.bin").write_bytes(b"".join(given[place : place + 2]))
-        process = subprocess.run([sys.executable, "-c", KILLED, str(step), *arguments])
-        assert process.returncode == -signal.SIGKILL
-        found = counts.load_or_begin(Path("tally.json"), PLAN)
-        assert found.tally.reports == found.packets == 2 * len(found.manifest)
-        states.append(found.packets)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
+    with subprocess.Popen([sys.executable, "-c", KILLED, *arguments], **pipes) as killed:
+        # A save is at most eight steps: two files, each synced, named and synced again, and two.
+        for step in range(1, 10):
+            for number in range(4):
+                place = 10 * step + 2 * number
+                Path(f"{step}-{number}.bin").write_bytes(b"".join(given[place : place + 2]))
+            killed.stdin.write(f"{step}\n")
+            assert int(killed.stdout.readline()) == -signal.SIGKILL
+            found = counts.load_or_begin(Path("tally.json"), PLAN)
+            assert found.tally.reports == found.packets == 2 * len(found.manifest)
+            states.append(found.packets)
     assert states == sorted(states)
     assert len(set(states)) > 3
     assert tally_json("*.bin")["reports"] == 72
