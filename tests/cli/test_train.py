@@ -30,10 +30,12 @@ from fedldp import datasets
 from fedldp.cli.runs import TASKS, HoldoutPoint, base_rate, compared, linear, volume
 from fedldp.errors import DomainError
 from fedldp.learn import Network, objective
-from fedldp.learn.layers import Activation, Dense
+from fedldp.learn.layers import Activation, ChannelMean, Conv, Dense
 from fedldp.learn.settings import Settings
 from fedldp.learn.survey import Survey
 from fedldp.plan.strategies import Sample
+from fedldp.schema.attributes import Number
+from fedldp.schema.schema import Schema
 
 
 @pytest.fixture(autouse=True)
@@ -414,7 +416,38 @@ def test_a_network_of_a_file():
     assert found["error"] < found["base_rate"] / 2
     assert "--network is the whole model" in refused(*trained, "--task", "mlp")
     assert "give --task, or --network" in refused(*rows, "--epsilon", 4)
+    assert "error_of_fixed_features" not in found  # its signals are too short for them
+    assert "--fixed is for --network" in refused(*trained, "--fixed", "fixed.json")
     other = Network((24,), (Dense(2),), objective("softmax").with_outputs(4))
     Path("network.json").write_text(other.to_json())
     said = " ".join(refused(*trained).split())
     assert "as many outputs as its target has scores, 3; got 4" in said
+
+
+def test_a_network_of_signals_is_compared_with_fixed_features():
+    """They need far fewer reports; the seed is fixed."""
+    draw = np.random.default_rng(1)
+    gaits, phases = draw.integers(0, 3, 3000), draw.uniform(0, 6.3, (3000, 1))
+    waves = 0.3 * np.sin(phases + (1 + gaits[:, None]) * np.arange(40) / 3)
+    samples = np.round(waves + draw.normal(0, 0.05, (3000, 40)), 4)
+    schema = Schema((Number("x", -2, 2, size=40), signals.GAIT))
+    labels = [signals.GAIT.categories[gait] for gait in gaits]
+    names = [schema["x"].estimand.name_of(place) for place in range(40)]
+    lines = [",".join([*map(str, row), label]) for row, label in zip(samples, labels, strict=True)]
+    Path("gaits.csv").write_text("\n".join([",".join([*names, "gait"]), *lines]))
+    Path("gaits.toml").write_text(schema.to_toml())
+    trained = Network((1, 40), (Conv(4, 5), Activation("silu"), ChannelMean()), signals.SOFTMAX)
+    Path("network.json").write_text(trained.to_json())
+    rows = "train", "--data", "gaits.csv", "--schema", "gaits.toml", "--target", "gait"
+    options = *rows, "--epsilon", 4, "--seed", 1, "--network"
+    found = document(*options, "network.json", "--fixed", "fixed.json")
+    assert found["error_of_fixed_features"] < 0.1 < 0.2 < found["error"]
+    assert "take them instead" in " ".join(shown(*options, "network.json").split())
+    again = document(*options, "fixed.json", "--save", "model.json")
+    assert again["error"] == found["error_of_fixed_features"]
+    assert again["optimizer"] == "noise-aware"
+    assert "error_of_fixed_features" not in again
+    model = saved()
+    assert model.scaling is None  # the map of the survey is a fixed layer
+    rows = {name: samples[:, place] for place, name in enumerate(names)} | {"gait": labels}
+    assert np.mean(model.errors(rows)) < 0.1

@@ -4,7 +4,17 @@ import math
 
 import numpy as np
 
-from fedldp.learn import Activation, ChannelMean, Conv, Dense, Flatten, Network, Pool, objective
+from fedldp.learn import (
+    Activation,
+    ChannelMean,
+    Conv,
+    Dense,
+    Flatten,
+    LogVariance,
+    Network,
+    Pool,
+    objective,
+)
 
 SOFTMAX = objective("softmax").with_outputs(3)
 NETWORKS = {
@@ -19,12 +29,14 @@ NETWORKS = {
     "signals": Network(
         (2, 9), (Conv(3, 3, 2), Activation("silu"), Pool(2, 1, "max"), Flatten()), SOFTMAX
     ),
+    "variance": Network((2, 9), (Conv(3, 2), LogVariance(means=1)), SOFTMAX),
     "mean": Network((2, 9), (Conv(2, 2), Activation("relu"), ChannelMean()), SOFTMAX),
 }
 FIXED = {
     "first layer": (NETWORKS["two layers"], 15),
     "both layers": (NETWORKS["two layers"], 21),
     "filters": (NETWORKS["signals"], 21),
+    "all but the last": (NETWORKS["variance"], 15),
 }
 
 

@@ -16,6 +16,7 @@ from fedldp.learn.layers import (
     Conv,
     Dense,
     Flatten,
+    LogVariance,
     Pool,
     layer_from_document,
 )
@@ -30,6 +31,8 @@ CASES = [  # a layer, and the shape of its input
     (Pool(2, 3, "max"), (2, 9)),
     (Pool(3, 1, "max"), (1, 6)),
     (ChannelMean(), (3, 5)),
+    (LogVariance(), (2, 5)),
+    (LogVariance(means=1), (3, 6)),
     (Flatten(), (3, 5)),
     *((Activation(name), (4,)) for name in ACTIVATIONS),
     (Activation("tanh"), (2, 3)),
@@ -80,6 +83,9 @@ def looped(layer, weights, x):
         ]
     if layer.kind == "activation":
         return np.vectorize(PLAIN[layer.function])(x)
+    if layer.kind == "log-variance":
+        logs = [(math.log10(np.var(row)) + 2) / 3 for row in x]
+        return [*logs[: len(x) - layer.means], *x.mean(axis=1)[len(x) - layer.means :]]
     return x.mean(axis=1) if layer.kind == "channel-mean" else x.reshape(-1)
 
 

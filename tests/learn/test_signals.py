@@ -5,6 +5,7 @@ import pytest
 
 import fedldp
 from fedldp.errors import DomainError
+from fedldp.learn import Network, objective
 from fedldp.learn.signals import LEAST_LOG, MOST_LOG, Convolutions, Window, WindowStatistics
 
 WINDOW = Window(channels=3, length=64, low=-2, high=2)
@@ -101,3 +102,21 @@ def test_a_linear_model_tells_signals_apart():
 def test_invalid_arguments(make, message):
     with pytest.raises(DomainError, match=message):
         make()
+
+
+def test_a_network_of_fixed_filters_computes_nearly_the_same_numbers():
+    maps, samples = Convolutions(WINDOW), windows(200, 1)
+    network = maps.network(objective("softmax").with_outputs(4))
+    assert network.only_last
+    assert network.dimensions == 4 * (13 + 1)
+    assert Network.from_json(network.to_json()) == network
+    units = np.clip(samples / 2, -1, 1).reshape(200, -1)
+    found = network.hidden(np.c_[units, np.ones(200)])
+    low, high = (np.array(ends) for ends in maps.bounds)
+    expected = (maps.transform(samples) - (low + high) / 2) / ((high - low) / 2)
+    # Fewer places, but the same filters. Means are of means, which leave out a little at the ends.
+    assert np.abs(found[:, :10] - expected[:, :10]).max() < 0.25
+    assert np.abs(found[:, 10:] - expected[:, 10:]).max() < 0.15
+    widest = max(kernel.shape[1] for kernel in maps.kernels)
+    full = [place for place, kernel in enumerate(maps.kernels) if kernel.shape[1] == widest]
+    np.testing.assert_allclose(found[:, full], expected[:, full], rtol=1e-9)

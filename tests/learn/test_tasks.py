@@ -1,6 +1,7 @@
 """The vehicles' half: gradients against plain loops, in any choice of vehicles and columns."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,13 @@ from hypothesis import strategies as st
 import fedldp
 from fedldp.errors import DomainError
 from fedldp.learn.examples import Arrays, VehicleRows
+from fedldp.learn.features import Scaling
 from fedldp.learn.gradients import BLOCK, DenseGradients
+from fedldp.learn.layers import Activation, Dense
+from fedldp.learn.networks import LINEAR_LENGTH, Network
 from fedldp.learn.objectives import objective
-from fedldp.learn.tasks import Linear
+from fedldp.learn.settings import Settings
+from fedldp.learn.tasks import Layered, Linear
 from fedldp.plan.parts import Matrix
 
 CLIENTS = st.lists(st.integers(0, 5), min_size=1, max_size=24)
@@ -273,3 +278,48 @@ def test_only_what_is_asked_for_is_computed():
     plan_for(6, "two").report_batches([Watched(batch)], fedldp.source(1))
     assert asked == [80, 80]
     assert len(Spy(5, 2).gradients(models(3, 2), slice(0, 4))) == 12
+
+
+def test_a_network_of_which_the_last_layer_alone_is_trained_is_a_linear_model():
+    """It trains exactly as a linear model on what the fixed layers give, survey included."""
+    goal, rows = objective("softmax").with_outputs(3), 4000
+    draw = np.random.default_rng(1)
+    hidden = Network((4,), (Dense(5), Activation("tanh")), goal)
+    network = replace(hidden, fixed=tuple(hidden.start(1)[:25]))
+    x, y = np.c_[draw.uniform(-1, 1, (rows, 4)), np.ones(rows)], draw.integers(0, 3, rows)
+    layered = Layered(network, Arrays(x, y.astype(float)))
+    assert (layered.numbers, layered.dimensions, layered.length) == (5, 18, goal.length)
+    assert (layered.distance, layered.mean_length) == (goal.distance, LINEAR_LENGTH)
+    values = np.c_[network.hidden(x), np.ones(rows)]
+    same = Linear(goal, Arrays(values, y.astype(float)))
+    for name in ("squares", "deviations", "attributes"):
+        assert np.all(getattr(layered.prior, name) == getattr(same.prior, name))
+    weights = draw.normal(size=(1, 18))
+    columns = np.arange(18)
+    np.testing.assert_allclose(
+        layered.gradients(weights, slice(9)).all(columns),
+        same.gradients(weights, slice(9)).all(columns),
+        atol=1e-12,
+    )
+    np.testing.assert_array_equal(layered.units(slice(9), fedldp.source(1)), values[:9, :5])
+    scaling = Scaling((0.1,) * 5, (3.0,) * 5, tuple(map(tuple, np.eye(5) + 0.1)))
+    scaled = layered.scaled(scaling)
+    np.testing.assert_allclose(scaled.network.hidden(x), scaling(values[:, :5]), atol=1e-12)
+    assert scaled.kind == layered.kind  # a checkpoint of the training can be resumed
+    assert (scaled.prior.squares == 1).all()
+    training = Settings(8.0).training(layered, layered.distance, fedldp.source(2))
+    for _ in training:
+        pass
+    assert (training.survey.kind, training.scaling is None) == ("scale", False)
+    assert Settings(8.0).optimizer_for(linear=layered.prior is not None).name == "noise-aware"
+
+
+def test_other_networks_have_no_prior():
+    goal = objective("softmax").with_outputs(3)
+    trained = Network((4,), (Dense(5), Activation("tanh")), goal)
+    number = Network((4,), (Dense(5), Activation("tanh")), objective("squared"))
+    number = replace(number, fixed=tuple(number.start(1)[:25]))
+    for network in (trained, number):
+        task = Layered(network, Arrays(np.ones((3, 5)), np.zeros(3)))
+        assert task.prior is None
+        assert task.numbers == 0

@@ -57,13 +57,15 @@ from fedldp.learn.clipping import ClippedShare
 from fedldp.learn.examples import Surveyed
 from fedldp.learn.forecasting import forecast
 from fedldp.learn.model import Model
+from fedldp.learn.networks import Network
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import AUTO
 from fedldp.learn.settings import PAPER_DECIDES, Settings
-from fedldp.learn.tasks import Linear
+from fedldp.learn.signals import FEWEST_SAMPLES, Convolutions, Window
+from fedldp.learn.tasks import Layered, Linear, Supervised
 from fedldp.mechanisms import mechanism_names
 from fedldp.plan.strategies import PAPER_MECHANISM, Directions, Sample, Strategy
-from fedldp.randomness import source
+from fedldp.randomness import Source, source
 from fedldp.schema.attributes import Attribute
 from fedldp.storage import files
 
@@ -88,6 +90,12 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 )
 @network_options
 @network_file_option
+@click.option(
+    "--fixed",
+    type=OUTPUT,
+    help="Where to write the network of fixed features with which one of signals is compared.",
+    metavar="FILE",
+)
 @declared(Settings, "epsilon", type=float, required=False)
 @declared(
     Sample,
@@ -165,6 +173,7 @@ def train_command(
     hidden: tuple[int, ...],
     activation: str,
     network: Path | None,
+    fixed: Path | None,
     epsilon: float | None,
     mechanism: str,
     holdout: float,
@@ -209,9 +218,10 @@ def train_command(
     (multiclass) predicts one of two or more. A small network with hidden layers
     (mlp) predicts a label or a number, whatever the target is; it has more
     weights, and so needs more vehicles. --network trains the layers in a file,
-    such as convolutions of signals. The base rate is the error of always giving
-    the same answer: a model that is not better is useless, and the output says
-    so.
+    such as convolutions of signals, and compares them with fixed random filters
+    of which only the last layer is trained: mostly these err by less. The base
+    rate is the error of always giving the same answer: a model that is not
+    better is useless, and the output says so.
 
     As on a vehicle, values outside the bounds are clipped; missing, unreadable
     and unknown values are replaced. Standard error says how many. --strict
@@ -267,6 +277,12 @@ def train_command(
         chosen["optimizer"] = settings.optimizer
         _forecast(settings, chosen, test, vehicles or len(work), seed, as_json=as_json)
         return
+    features = _fixed_features(work.network)
+    if fixed is not None and features is None:
+        raise click.UsageError(
+            "--fixed is for --network with signals of at least "
+            f"{FEWEST_SAMPLES} samples, labels, and layers that are trained."
+        )
     label = f"{fleet.fingerprint} {seed}"
     training = settings.training(work, work.distance, source(seed), label=label)
     if checkpoint is not None and checkpoint.exists():
@@ -278,15 +294,20 @@ def train_command(
         measure = plot is not None
         points = follow(bars, "Training", training, test, measure=measure, checkpoint=checkpoint)
     seconds = monotonic() - began
+    if fixed is not None and features is not None:
+        files.write(fixed, features.to_json())
     target = data.target(goal.name)
+    trained, scaling = work.network, training.scaling
+    if isinstance(work, Layered) and work.prior is not None:
+        trained, scaling = as_scaled(work, scaling).network, None  # one more layer scales
     model = Model(
         goal.name,
         data.features.schema,
         target,
         training.models[0],
         data.reference,
-        training.scaling,
-        work.network if work.network.layers else None,
+        scaling,
+        trained if trained.layers else None,
     )
     if save is not None:
         files.write(save, model.to_json())
@@ -312,6 +333,8 @@ def train_command(
         "seconds": seconds,
         "model": model.fingerprint,
     }
+    if features is not None:
+        document["error_of_fixed_features"] = _error(features, settings, work, test, source(seed))
     title = f"{title_of(task or NETWORK, goal)} of {target.name}: {data.title}"
     if plot is not None:
         plots.save(plots.training_rounds(points, document["base_rate"], title), plot)
@@ -329,9 +352,41 @@ def train_command(
             f"squared error of the mean gradient is {document['price']:.3g} times that of "
             "answering once."
         )
-    for path in (save, plot):
+    if features is not None:
+        console().print(_recommended(document))
+    for path in (save, plot, fixed):
         if path is not None:
             console().print(f"Wrote {path}", soft_wrap=True)
+
+
+def _fixed_features(network: Network) -> Network | None:
+    """Return a network of fixed features for the same signals; None if there is none to compare."""
+    if not network.signals or network.only_last or not network.objective.classifies:
+        return None
+    channels, length = network.inputs
+    if length < FEWEST_SAMPLES:
+        return None
+    return Convolutions(Window(channels, length, low=-1, high=1)).network(network.objective)
+
+
+def _error(
+    network: Network, settings: Settings, work: Supervised, test: Supervised, random: Source
+) -> float:
+    """Return the error of another network that the same fleet trains, with default settings."""
+    fleet, public = (Layered(network, part.examples, part.vehicle_rows) for part in (work, test))
+    training = Settings(settings.epsilon).training(fleet, fleet.distance, random)
+    for _ in training:
+        pass
+    return float(measured(public, training)[0])
+
+
+def _recommended(document: dict[str, Any]) -> str:
+    """Return which of two networks of signals to take."""
+    fixed, trained = document["error_of_fixed_features"], document["error"]
+    shown = f"Fixed features, of which only the last layer is trained, err by {fixed:.2%}"
+    if fixed < trained:
+        return f"{shown}: take them instead. --fixed FILE writes their network, for --network."
+    return f"{shown}: keep the network."
 
 
 def _named(mechanism: str) -> str:

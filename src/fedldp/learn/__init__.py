@@ -24,6 +24,7 @@ __all__ = [
     "Forecast",
     "Layered",
     "Linear",
+    "LogVariance",
     "Model",
     "Network",
     "NoPrivacy",
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from fedldp.learn.examples import Arrays, VehicleRows
     from fedldp.learn.features import Features, Scaling
     from fedldp.learn.forecasting import Forecast, forecast
-    from fedldp.learn.layers import Activation, ChannelMean, Conv, Dense, Flatten, Pool
+    from fedldp.learn.layers import Activation, ChannelMean, Conv, Dense, Flatten, LogVariance, Pool
     from fedldp.learn.model import Model
     from fedldp.learn.networks import Network
     from fedldp.learn.noise_aware import Observed, Prior
@@ -77,7 +78,7 @@ else:
             "examples": "Arrays VehicleRows",
             "features": "Features Scaling",
             "forecasting": "Forecast forecast",
-            "layers": "Activation ChannelMean Conv Dense Flatten Pool",
+            "layers": "Activation ChannelMean Conv Dense Flatten LogVariance Pool",
             "model": "Model",
             "networks": "Network",
             "objectives": "Objective objective",

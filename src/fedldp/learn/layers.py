@@ -25,6 +25,7 @@ Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 MOST_UNITS = 1 << 16  # of a layer, and values of a signal
+LEAST_LOG, MOST_LOG = -5.0, 1.0  # the bounds of the logarithm of a variance, to the base 10
 
 
 class Layer(ABC):
@@ -497,6 +498,72 @@ class ChannelMean(Layer):
 
 @final
 @dataclass(frozen=True)
+class LogVariance(Layer):
+    """The logarithm of the variance of each channel, from 1e-5 to 10, on the scale of [-1, 1].
+
+    After fixed filters, it is a feature that tells signals apart: see `Convolutions.network`.
+
+    Parameters
+    ----------
+    means : int, default=0
+        Of how many of the last channels the mean is taken instead.
+
+    Raises
+    ------
+    DomainError
+        If `means` is not a whole number from 0 on.
+
+    Examples
+    --------
+    >>> signals = np.array([[[1.0, -1.0, 1.0, -1.0], [0.5, 0.5, 0.5, 0.5]]])
+    >>> LogVariance(means=1).forward(np.empty(0), signals)[0].round(2)
+    array([[0.67, 0.5 ]])
+    """
+
+    means: int = 0
+
+    kind = "log-variance"
+
+    def __post_init__(self) -> None:
+        _check_whole(self, "means", least=0)
+
+    def output(self, shape: Shape) -> Shape:
+        _check_rank(self, shape, 2, "signals")
+        if self.means > shape[0]:
+            raise DomainError(
+                f"means of a {self.kind} layer must be at most {shape[0]}, the number of its "
+                f"channels; got {self.means}."
+            )
+        return shape[:1]
+
+    def room(self, shape: Shape) -> int:
+        return super().room(shape) + math.prod(shape) + 2 * shape[0]
+
+    def forward(self, weights: Array, values: Array) -> tuple[Array, Any]:
+        means = values.mean(axis=2)
+        away = values - means[:, :, None]
+        variances = (away * away).mean(axis=2)
+        low, high = 10.0**LEAST_LOG, 10.0**MOST_LOG
+        logs = np.log10(np.clip(variances, low, high))
+        found = (logs - (LEAST_LOG + MOST_LOG) / 2) / ((MOST_LOG - LEAST_LOG) / 2)
+        is_log = np.arange(means.shape[1]) < means.shape[1] - self.means
+        inside = is_log & (low < variances) & (variances < high)
+        output = np.where(is_log, found, means).astype(values.dtype, copy=False)
+        return output, (away, variances, inside)
+
+    def backward(self, weights: Array, kept: Any, slopes: Array) -> tuple[Array, Array]:
+        away, variances, inside = kept
+        length = away.shape[2]
+        factor = 2 / (math.log(10) * (MOST_LOG - LEAST_LOG) / 2 * length)
+        of_log = np.where(inside, slopes * factor / np.where(inside, variances, 1), 0)
+        back = away * of_log.astype(slopes.dtype, copy=False)[:, :, None]
+        if self.means:
+            back[:, -self.means :] = (slopes / length)[:, -self.means :, None]
+        return _no_gradient(slopes), back
+
+
+@final
+@dataclass(frozen=True)
 class Flatten(Layer):
     """All values of all channels, one channel after the other.
 
@@ -549,7 +616,7 @@ _FUNCTIONS: Mapping[str, tuple[Callable[[Array], tuple[Array, Array]], float]] =
 ACTIVATIONS = tuple(_FUNCTIONS)
 POOLS = ("mean", "max")
 LAYERS: Mapping[str, type[Layer]] = {
-    each.kind: each for each in (Dense, Conv, Activation, Pool, ChannelMean, Flatten)
+    each.kind: each for each in (Dense, Conv, Activation, Pool, ChannelMean, LogVariance, Flatten)
 }
 
 
@@ -591,12 +658,12 @@ def layer_from_document(document: Any) -> Layer:
     return LAYERS[name](**options)
 
 
-def _check_whole(layer: Any, name: str) -> None:
+def _check_whole(layer: Any, name: str, least: int = 1) -> None:
     value = plain_whole(getattr(layer, name))
     object.__setattr__(layer, name, value)
-    if type(value) is not int or not 1 <= value <= MOST_UNITS:
+    if type(value) is not int or not least <= value <= MOST_UNITS:
         raise DomainError(
-            f"{name} of a {layer.kind} layer must be a whole number from 1 to {MOST_UNITS}; "
+            f"{name} of a {layer.kind} layer must be a whole number from {least} to {MOST_UNITS}; "
             f"got {value!r:.80}."
         )
 

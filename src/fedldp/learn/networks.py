@@ -14,8 +14,9 @@ first layer that follows. The others have a bias of their own.
 
 import hashlib
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -26,7 +27,7 @@ from fedldp._internal.science import scipy_module
 from fedldp._internal.validation import Floats, Integers, is_real, plain_whole, whole
 from fedldp._internal.vectors import without_tiny
 from fedldp.errors import DomainError
-from fedldp.learn.features import FeatureRows, written_out
+from fedldp.learn.features import FeatureRows, Scaling, written_out
 from fedldp.learn.gradients import gradients_of, scores_of, silently
 from fedldp.learn.layers import Activation, Array, Dense, Layer, Shape, layer_from_document
 from fedldp.learn.objectives import Objective, objective
@@ -222,8 +223,8 @@ class Network:
 
     @property
     def _frozen(self) -> int:
-        """How many steps are not trained."""
-        return self._ends.index(len(self.fixed))
+        """How many of the first steps have no weight that is trained."""
+        return bisect_right(self._ends[:-1], len(self.fixed)) - 1
 
     @property
     def steps(self) -> list[tuple[Layer, Shape]]:
@@ -251,13 +252,71 @@ class Network:
         return len(self.inputs) == 2
 
     @property
+    def only_last(self) -> bool:
+        """Whether only the last layer is trained: a linear model of what the others compute."""
+        return self._frozen == len(self.layers)
+
+    def scaled(self, scaling: Scaling) -> "Network":
+        """Return it with one more fixed layer, which maps what the last layer gets.
+
+        Parameters
+        ----------
+        scaling : Scaling
+            A map of as many numbers as the last layer gets.
+
+        Returns
+        -------
+        Network
+            The network.
+
+        Examples
+        --------
+        >>> network = Network((1,), (Dense(1),), objective("logistic"), fixed=(2.0, 0.0))
+        >>> network.scaled(Scaling((0.5,), (4.0,))).hidden(np.array([[0.25, 1.0], [0.5, 1.0]]))
+        array([[0.],
+               [2.]])
+        """
+        matrix = scaling.matrix
+        weights = np.column_stack([matrix, -matrix @ np.array(scaling.centres)])
+        fixed = (*self.fixed, *weights.reshape(-1).tolist())
+        return replace(self, layers=(*self.layers, Dense(len(matrix))), fixed=fixed)
+
+    def hidden(self, features: FeatureRows) -> Array:
+        """Return what the last layer gets, if it alone is trained.
+
+        Parameters
+        ----------
+        features : ndarray of shape (rows, features) or SparseFeatures
+            The features, with the constant in the last column.
+
+        Returns
+        -------
+        ndarray of shape (rows, values)
+            The values of each row.
+
+        Examples
+        --------
+        >>> from fedldp.learn.layers import ChannelMean
+        >>> network = Network((1, 2), (ChannelMean(),), objective("logistic"))
+        >>> network.hidden(np.array([[0.5, 1.0, 1.0]]))
+        array([[0.75]])
+        """
+        result = np.empty((len(features), *self._shapes[-1]), features.dtype)
+        for rows, values in self._blocks(features):
+            parts = self._parts(np.zeros(self.dimensions), values)
+            for step, mine in zip(self.layers, parts, strict=False):
+                values = without_tiny(step.forward(mine, values)[0])
+            result[rows] = values
+        return result
+
+    @property
     def distance(self) -> float:
         """How far from the first weights the best ones may be.
 
         The hidden weights must become large, whatever the objective. What tells signals apart is a
         small part of them, and their filters must become larger.
         """
-        if not self.layers:
+        if self.only_last:
             return self.objective.distance
         least = max(self.objective.distance, LAYERED_DISTANCE)
         return least * (SIGNAL_DISTANCE if self.signals else 1.0)
@@ -265,7 +324,7 @@ class Network:
     @property
     def mean_length(self) -> float:
         """How long gradients are on average, roughly, as a share of where they are clipped."""
-        if not self.layers:
+        if self.only_last:
             return LINEAR_LENGTH
         return SIGNAL_LENGTH if self.signals else LAYERED_LENGTH
 

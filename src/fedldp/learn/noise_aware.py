@@ -130,7 +130,9 @@ class Prior:
         return cls(objective, squares, objective.distance * moves, attributes)
 
     @classmethod
-    def of_numbers(cls, dimensions: int, objective: Objective) -> "Prior":
+    def of_numbers(
+        cls, dimensions: int, objective: Objective, *, standardized: bool = False
+    ) -> "Prior":
         """Return what is known about a model whose features are numbers, followed by the constant.
 
         Parameters
@@ -139,6 +141,8 @@ class Prior:
             The number of features, including the constant.
         objective : Objective
             The loss.
+        standardized : bool, default=False
+            Whether a survey has given them the mean square 1.
 
         Returns
         -------
@@ -151,8 +155,9 @@ class Prior:
         >>> Prior.of_numbers(3, objective("squared")).squares.round(2)
         array([0.11, 0.11, 1.  ])
         """
-        squares = np.append(np.full(dimensions - 1, SPREAD), 1.0)
-        moves = np.append(np.full(dimensions - 1, NUMBER / SPREAD**0.5), CONSTANT)
+        spread = 1.0 if standardized else SPREAD
+        squares = np.append(np.full(dimensions - 1, spread), 1.0)
+        moves = np.append(np.full(dimensions - 1, NUMBER / spread**0.5), CONSTANT)
         return cls._of_every_score(objective, squares, moves, dimensions)
 
     @property

@@ -16,12 +16,15 @@ import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, is_real, reals, whole
 from fedldp.errors import DomainError
+from fedldp.learn.layers import LEAST_LOG, MOST_LOG, Conv, LogVariance
+from fedldp.learn.networks import Network
+from fedldp.learn.objectives import Objective
 from fedldp.randomness import source
 from fedldp.schema.attributes import Number
 from fedldp.schema.schema import Schema
 
+FEWEST_SAMPLES = 32  # of a window
 WIDTHS, DILATIONS = (5, 9), (1, 2, 3)  # of filters, drawn for each
-LEAST_LOG, MOST_LOG = -5.0, 1.0  # the bounds of the logarithm of a variance, to the base 10
 _AT_ONCE = 8192  # windows
 
 Bounds = tuple[list[float], list[float]]
@@ -68,9 +71,9 @@ class Window:
     high: float
 
     def __post_init__(self) -> None:
-        if whole(self.channels, "channels") < 1 or whole(self.length, "length") < 32:
+        if whole(self.channels, "channels") < 1 or whole(self.length, "length") < FEWEST_SAMPLES:
             raise DomainError(
-                "a window has at least 1 channel and 32 samples; got "
+                f"a window has at least 1 channel and {FEWEST_SAMPLES} samples; got "
                 f"{self.channels} and {self.length}."
             )
         if not (is_real(self.low) and is_real(self.high) and self.low < self.high):
@@ -162,6 +165,41 @@ class Convolutions:
     def bounds(self) -> Bounds:
         """The lower and the upper bounds, as the estimators take them."""
         return _bounds_of(self.schema)
+
+    def network(self, goal: Objective) -> Network:
+        """Return a network with these filters, fixed, of which only the last layer is trained.
+
+        It is data, which agents and `fedldp train --network` take. Its samples are on the scale of
+        [-1, 1]. All filters slide over the same places, so that numbers differ a little from those
+        of `transform`.
+
+        Parameters
+        ----------
+        goal : Objective
+            The loss, with as many outputs as the target needs.
+
+        Returns
+        -------
+        Network
+            The network.
+
+        Examples
+        --------
+        >>> from fedldp.learn import objective
+        >>> maps = Convolutions(Window(channels=3, length=64, low=-2, high=2))
+        >>> maps.network(objective("softmax").with_outputs(4)).dimensions
+        56
+        """
+        channels, width = self.window.channels, max(each.shape[1] for each in self.kernels)
+        filters = np.zeros((self.filters + channels, channels, width))
+        for place, kernel in enumerate(self.kernels):
+            first = (width - kernel.shape[1]) // 2
+            filters[place, :, first : first + kernel.shape[1]] = kernel
+        for channel in range(channels):
+            filters[self.filters + channel, channel] = 1 / width
+        layers = Conv(len(filters), width, bias=False), LogVariance(means=channels)
+        fixed = tuple(filters.reshape(-1).tolist())
+        return Network((channels, self.window.length), layers, goal, fixed)
 
     def transform(self, windows: npt.ArrayLike) -> Floats:
         """Return the numbers of each window.

@@ -435,6 +435,9 @@ class Linear(Supervised):
 class Layered(Supervised):
     """The task of training a network with layers.
 
+    If only the last layer of a classifier is trained, it is a linear model of what the others give:
+    a survey asks about these numbers, and the server is noise-aware.
+
     Parameters
     ----------
     network : Network
@@ -445,6 +448,8 @@ class Layered(Supervised):
         Which rows each vehicle has. By default each row is a vehicle.
     seed : int, default=0
         The public seed of the first weights: see `Network.start`.
+    unscaled : Network, optional
+        The network before a survey, if there was one: see `scaled`.
 
     Raises
     ------
@@ -468,6 +473,7 @@ class Layered(Supervised):
     examples: Examples
     vehicle_rows: VehicleRows | None = None
     seed: int = 0
+    unscaled: Network | None = None
     objective: Objective = field(init=False)
 
     def __post_init__(self) -> None:
@@ -482,7 +488,34 @@ class Layered(Supervised):
     @property
     def kind(self) -> str:
         """The fingerprint of the network."""
-        return self.network.fingerprint
+        return (self.unscaled or self.network).fingerprint
+
+    @property
+    def prior(self) -> Prior | None:
+        """What is known about the last layer, if it alone is trained."""
+        if not (self.network.only_last and self.objective.classifies):
+            return None
+        features = self.network.dimensions // self.objective.outputs
+        is_scaled = self.unscaled is not None
+        return Prior.of_numbers(features, self.objective, standardized=is_scaled)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a survey can ask for."""
+        if self.prior is None:
+            return super().numbers
+        return self.network.dimensions // self.objective.outputs - 1
+
+    def units(self, vehicles: Rows, source: Source) -> Floats:
+        if self.prior is None:
+            return super().units(vehicles, source)
+        features, _ = self.examples.read(self._one_row(vehicles, source))
+        return np.clip(self.network.hidden(features).astype(np.float64), -1.0, 1.0)
+
+    def scaled(self, scaling: Scaling) -> "Layered":
+        if self.prior is None:
+            return super().scaled(scaling)
+        return replace(self, network=self.network.scaled(scaling), unscaled=self.network)
 
     @property
     def start(self) -> Floats:

@@ -13,12 +13,15 @@ import numpy as np
 from fedldp._internal.validation import Floats
 from fedldp.errors import DomainError, MissingExtra
 from fedldp.learn.layers import (
+    LEAST_LOG,
+    MOST_LOG,
     Activation,
     ChannelMean,
     Conv,
     Dense,
     Flatten,
     Layer,
+    LogVariance,
     Pool,
     Shape,
 )
@@ -35,6 +38,44 @@ except ImportError as error:
 __all__ = ["from_module", "to_module", "to_torch"]
 
 _CLOSE = 1e-4  # outputs of a module and of its network differ by less, in 32 bits
+
+
+class LogVarianceModule(nn.Module):  # type: ignore[misc]
+    """The layer `LogVariance` as a module.
+
+    Parameters
+    ----------
+    means : int, default=0
+        Of how many of the last channels the mean is taken instead.
+
+    Examples
+    --------
+    >>> LogVarianceModule()(torch.tensor([[[1.0, -1.0, 1.0, -1.0]]])).round(decimals=2)
+    tensor([[0.6700]])
+    """
+
+    def __init__(self, means: int = 0) -> None:
+        super().__init__()
+        self.means = means
+
+    def forward(self, signals: Any) -> Any:
+        """Return a number for each channel.
+
+        Parameters
+        ----------
+        signals : torch.Tensor of shape (rows, channels, values)
+            The signals.
+
+        Returns
+        -------
+        torch.Tensor of shape (rows, channels)
+            The numbers.
+        """
+        variances = signals.var(dim=2, correction=0).clamp(10.0**LEAST_LOG, 10.0**MOST_LOG)
+        half_width = (MOST_LOG - LEAST_LOG) / 2
+        logs = (variances.log10() - (LEAST_LOG + MOST_LOG) / 2) / half_width
+        split = signals.shape[1] - self.means
+        return torch.cat([logs[:, :split], signals[:, split:].mean(dim=2)], dim=1)
 
 
 def to_module(network: Network, weights: Floats) -> Any:
@@ -262,6 +303,7 @@ _FROM: Mapping[Any, Callable[[Any], Layer | None]] = {
     nn.AvgPool1d: lambda each: _pool(each, "mean"),
     nn.MaxPool1d: lambda each: _pool(each, "max"),
     nn.AdaptiveAvgPool1d: lambda each: ChannelMean() if _number(each.output_size) == 1 else None,
+    LogVarianceModule: lambda each: LogVariance(each.means),
     nn.Flatten: lambda each: Flatten() if (each.start_dim, each.end_dim) == (1, -1) else None,
 }
 _ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid, "silu": nn.SiLU}
@@ -274,5 +316,6 @@ _TO: Mapping[str, Callable[[Any, Shape], Any]] = {
     "activation": lambda each, _: _ACTIVATIONS[each.function](),
     "pool": lambda each, _: _POOLS[each.function](each.width, each.stride),
     "channel-mean": lambda _, __: nn.Sequential(nn.AdaptiveAvgPool1d(1), nn.Flatten()),
+    "log-variance": lambda each, _: LogVarianceModule(each.means),
     "flatten": lambda _, __: nn.Flatten(),
 }
