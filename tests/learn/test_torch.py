@@ -114,7 +114,7 @@ def test_convolutions_are_those_of_torch(kind, options):
     x = torch.tensor(fedldp.source(12).uniform((2, 4, *(11, 9, 8)[:dimensions])))
     for given in (x, x[0]):
         expected = layer(given)
-        with networks._Convolutions():
+        with networks._ConvolutionsAsProducts():
             found = layer(given)
         assert found.shape == expected.shape
         torch.testing.assert_close(found, expected, atol=1e-13, rtol=0.0)
@@ -122,7 +122,7 @@ def test_convolutions_are_those_of_torch(kind, options):
 
 def test_convolutions_by_keywords():
     x, weight = (torch.tensor(fedldp.source(13).uniform((3, 2, 4))) for _ in range(2))
-    with networks._Convolutions():
+    with networks._ConvolutionsAsProducts():
         found = nn.functional.conv1d(input=x, weight=weight, stride=(2,), padding=(1,))
     expected = nn.functional.conv1d(x, weight, stride=2, padding=1)
     torch.testing.assert_close(found, expected)
@@ -339,14 +339,6 @@ def test_what_does_not_fit_is_refused(data):
 def test_instance_norm_of_one_example_is_allowed(data):
     task = ModuleTask(nn.Sequential(nn.InstanceNorm1d(2), convolution()), cross_entropy, *data)
     assert task.dimensions == 119
-
-
-def test_the_old_name_works_with_a_warning():
-    with pytest.warns(DeprecationWarning, match="is called ModuleTask now"):
-        from fedldp.learn.torch import Network
-    assert Network is ModuleTask
-    with pytest.raises(ImportError, match="cannot import name 'Networks'"):
-        from fedldp.learn.torch import Networks  # noqa: F401
 
 
 def test_without_torch_the_command_that_installs_it_is_named(monkeypatch):

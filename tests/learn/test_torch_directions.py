@@ -275,7 +275,7 @@ def test_blocks_of_another_device_are_large(monkeypatch):
     monkeypatch.setattr(ModuleTask, "device", torch.device("meta"))
     (block,) = task.gradient_blocks(task.start[None], np.arange(1200))
     assert len(block) == 1200
-    assert task.at_once == 1 << 16
+    assert task.at_once == 1 << 17
 
 
 class Watched(nn.Module):

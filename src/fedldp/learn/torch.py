@@ -11,10 +11,9 @@ from the training's `Source` alone, and are drawn on the CPU.
 
 import copy
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -38,20 +37,6 @@ _BLOCK = 512  # examples whose gradients are computed at a time on a CPU: they s
 _BLOCK_ELSEWHERE = 1 << 17  # and on another device, which works on all of them at once
 _BLOCK_NUMBERS = 1 << 26  # in the gradients of a block: large modules have fewer examples in it
 _KEPT = 1 << 26  # numbers of gradients that are kept from one question to the next
-
-if not TYPE_CHECKING:  # so that mypy still knows which names there are
-
-    def __getattr__(name: str) -> Any:
-        """Return the task by the name that it had in version 0.1, with a warning."""
-        if name != "Network":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        warnings.warn(
-            "fedldp.learn.torch.Network is called ModuleTask now, and the old name will be removed "
-            "in version 0.4. fedldp.learn.Network is something else: a list of layers as data.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return ModuleTask
 
 
 @final
