@@ -51,9 +51,16 @@ def write(folder: Path, hosts: Iterable[str]) -> None:
 
 def expires(path: Path) -> datetime.datetime:
     """Return when the first certificate in a file expires."""
-    return min(
-        each.not_valid_after_utc for each in x509.load_pem_x509_certificates(path.read_bytes())
-    )
+    return min(each.not_valid_after_utc for each in _read(path))
+
+
+def begins(path: Path) -> datetime.datetime:
+    """Return from when on all certificates in a file are valid."""
+    return max(each.not_valid_before_utc for each in _read(path))
+
+
+def _read(path: Path) -> list[x509.Certificate]:
+    return x509.load_pem_x509_certificates(path.read_bytes())
 
 
 def _name(text: str) -> x509.Name:

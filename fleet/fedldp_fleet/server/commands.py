@@ -363,3 +363,29 @@ def status_command(folder: Path, as_json: bool) -> None:
             click.echo(f"Problem: {problem}")
     if document["problems"]:
         sys.exit(1)
+
+
+@server_group.command("doctor")
+@click.argument("folder", type=FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+def doctor_command(folder: Path, as_json: bool) -> None:
+    """Check folder, keys, certificates, store, disk, clock, addresses and broker.
+
+    \b
+    fedldp server doctor server
+    fedldp server doctor server --json
+
+    It changes nothing, whether the server runs or not. The exit status is 1 if
+    there is a problem.
+    """  # noqa: D301 (click wants the character \b itself)
+    from fedldp_fleet.server import doctor
+    from fedldp_fleet.server.folder import ServerFolder
+
+    checks = doctor.examine(ServerFolder.load(folder))
+    problems = [f"{name}: {problem}" for name, found in checks.items() for problem in found]
+    if as_json:
+        click.echo(json.dumps({"format": doctor.FORMAT, "checks": checks}, indent=2))
+    else:
+        click.echo("\n".join(problems) or f"{folder} is ready.")
+    if problems:
+        sys.exit(1)
