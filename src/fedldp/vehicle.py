@@ -598,13 +598,17 @@ class Channel:
         """Return the code to send for x; the words are random unless a test gives them."""
         word = secrets.randbits(WORD) if word is None else word
         rounding = secrets.randbits(ROUNDING) if rounding is None else rounding
-        letter = letter_of(position(self.letters, self._even, _clipped(x)), rounding)
+        return self.code_of(_clipped(x), word, rounding)
+
+    def code_of(self, x: float, word: int, rounding: int) -> int:
+        """Return the code that two random words give for a number in [-1, 1]."""
+        letter = letter_of(position(self.letters, self._even, x), rounding)
         return draw(self._prepared[letter], word)
 
 
 def number_code(channel: Channel, x: float, rng: random.Random) -> int:
     """Draw a code from a channel with two random words."""
-    return channel.encode(x, rng.getrandbits(WORD), rng.getrandbits(ROUNDING))
+    return channel.code_of(x, rng.getrandbits(WORD), rng.getrandbits(ROUNDING))
 
 
 def _clipped(x: object) -> float:

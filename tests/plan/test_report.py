@@ -15,9 +15,10 @@ from scipy import stats
 import fedldp
 from fedldp import Plan, Schema, vehicle
 from fedldp.errors import DomainError, WireError
-from fedldp.plan import report
+from fedldp.plan import parts, report
 from fedldp.plan.parts import Matrix
 from fedldp.plan.strategies import Sample
+from fedldp.schema.attributes import inputs
 
 # Rows here lack what a test does not need, or hold anything on purpose: what is said about that is
 # tested in test_quality.py.
@@ -343,3 +344,36 @@ def test_only_a_source_and_whole_batches_make_reports():
         plan.report_batches(batches, fedldp.source(1))
     assert plan.report_batches(batches[:2], fedldp.source(1)).vehicles == 17
     assert plan.report_batches([], fedldp.source(1)).to_bytes() == some_report(plan, 0)
+
+
+def test_each_number_is_scaled_once(monkeypatch):
+    """A report chooses before it scales; a number on a grid is scaled where its row is read."""
+    number, day = fedldp.Number, fedldp.Category("day", ["work", "rest"])
+    schema = Schema(
+        [
+            number("speed", 0, 50),
+            number("mass", 1, 3),
+            fedldp.OptionalNumber("age", 0, 100, grid=11),
+            fedldp.Within("daily load", number("load", 0, 9), day),
+        ]
+    )
+    row = {"speed": 30, "mass": 2.5, "age": 31, "load": 4, "day": "rest"}
+    plan = Plan(schema, 2.0, fedldp.Split(mechanism="hm-tp"))
+    received = vehicle.Plan(plan.to_json(), cap=2)
+    counts = []
+
+    def counting(scaled):
+        def counted(values, low, high, *others):  # in the library a centre and a scale
+            is_only_clipped = np.equal(low, 0) & np.equal(high, 1)
+            counts.append((~np.broadcast_to(is_only_clipped, np.shape(values))).sum())
+            return scaled(values, low, high, *others)
+
+        return counted
+
+    for module in (parts, inputs, vehicle):
+        monkeypatch.setattr(module, "scaled", counting(module.scaled))
+    plan.report([row] * 100, fedldp.source(1))
+    assert sum(counts) == 100 * 4
+    counts.clear()
+    received.report(row)
+    assert counts == [1] * 4

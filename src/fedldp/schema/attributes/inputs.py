@@ -79,9 +79,9 @@ class Inputs(ABC):
     def scaling(self) -> tuple[float, float]:
         """The centre and the scale: a value v becomes (v - centre) * scale."""
 
-    @abstractmethod
     def of(self, values: npt.ArrayLike) -> Floats:
         """Return the inputs of some values, scaled and clipped, and `missing` for NaN."""
+        return scaled(np.array(values, np.float64), *self.scaling, self.missing, self.ends)
 
     @abstractmethod
     def positions(self, values: Values) -> Floats:
@@ -153,12 +153,11 @@ class NumberInputs(Inputs):
         return self.size
 
     def of(self, values: npt.ArrayLike) -> Floats:
-        # The work is the same for every value, also for a missing one.
         inputs = np.array(values, np.float64)
         if self.length is not None and inputs.ndim and inputs.shape[-1] == self.size:
             with np.errstate(over="ignore"):
                 return shortened(inputs * self.scale, self.missing)
-        return scaled(inputs, self.centre, self.scale, self.missing)
+        return super().of(inputs)
 
     def positions(self, values: Values) -> Floats:
         return (1 + self.of(values)) / 2
@@ -228,11 +227,6 @@ class LabelInputs(Inputs):
     @property
     def estimates(self) -> int:
         return len(self.labels)
-
-    def of(self, values: npt.ArrayLike) -> Floats:
-        # The work is the same for every value, also for a missing one.
-        numbers = np.asarray(values, np.float64)
-        return np.clip(np.where(numbers == numbers, numbers, self.missing), *self.ends)
 
     def positions(self, values: Values) -> Floats:
         return self.of(values)
