@@ -18,7 +18,7 @@ from fedldp.errors import DomainError
 from fedldp.mechanisms import HMTP, Dominant, Duchi
 from fedldp.plan.parts import Part
 from fedldp.plan.strategies import Paper, Sample, Split
-from fedldp.results.estimate import ESTIMATORS, TARGETS, Frequencies, Mean
+from fedldp.results.estimate import ESTIMATORS, TARGETS, Frequencies, Mean, described
 
 SCHEMA = Schema.of(
     age=(0, 100),
@@ -362,3 +362,26 @@ def test_combine_refuses_what_differs():
 def test_refuses(options):
     with pytest.raises(DomainError, match=f"{next(iter(options))} must|must be one of"):
         PLANS["three"].tally().estimate(**options)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_attributes_with_one_coder_are_estimated_as_each_alone(estimator):
+    """They are computed together, even if others stand between them."""
+    bins = {"low": 0, "high": 8, "bins": 4}
+    schema = Schema.of(a=(0, 1), x=bins, sex=["f", "m"], b=(5, 9), y=bins, c=(-2, 0))
+    plan = Plan(schema, 2.0, Sample(k=2, mechanism="duchi"), estimator=estimator)
+    rows = [{"a": 0.2, "x": 3, "sex": "f", "b": 8, "y": 7, "c": -1}] * 4000
+    tally = plan.simulate(rows, fedldp.source(1))
+    found = tally.estimate()
+    (part,), (cells,) = plan.parts, tally.counts
+    blocks = [(coder, attribute, cells) for coder, (attribute, *_), cells in part.by_block(cells)]
+    assert len(blocks) == len(schema)
+    assert len(list(part.by_coder(cells))) == 3
+    for coder, attribute, own in blocks:
+        [alone] = described(
+            [attribute], coder.moments(own), part, tally.reports, estimator,
+            of="population", confidence=0.95, number=13,
+        )  # fmt: skip
+        both = found[attribute.name], alone
+        one, other = ([line[2:] for line in each.lines("")] for each in both)
+        np.testing.assert_allclose(one, other, rtol=1e-12)

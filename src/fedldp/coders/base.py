@@ -642,7 +642,7 @@ class ByLaw(Coder):
 
     def moments(self, cells: Cells) -> Moments:
         found = Moments.by_law(self.law, self.histograms(cells))
-        return replace(found, covariance=self._covariance(found.mean))
+        return replace(found, covariance_at=self._covariance)
 
     def beyond(self, m: Floats, mean: Floats) -> tuple[Floats, Floats] | None:
         return self.law.beyond(m, mean)

@@ -5,7 +5,7 @@ in [-1, 1] or says (1 or 0) whether a vehicle is in a category.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, cast, final
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.laws import Law
 
-Covariance = Callable[[Integers, Integers], Floats]
+Covariance = Callable[[Integers, Integers], Floats]  # of two estimates, by their numbers
 
 _NORMAL_QUARTILE_RANGE = 1.349  # in standard deviations
 
@@ -38,7 +38,8 @@ class Moments:
     hidden: Any = 0.0  # which part of it is not noise
     bulk: Any = 0.0  # the variance of the answers between the quartiles, scaled to all
     jump: float = 0.0  # the size of the steps in which noise comes, squared
-    covariance: Covariance | None = None  # of the answers about two estimates, by their numbers
+    # For the means of one attribute, how its answers about two estimates vary together.
+    covariance_at: Callable[[Floats], Covariance | None] | None = None
 
     @classmethod
     def by_law(cls, law: Law, rows: npt.NDArray[Any]) -> "Moments":
@@ -66,11 +67,6 @@ class Moments:
             bulk=((third - first) / _NORMAL_QUARTILE_RANGE) ** 2,
             jump=law.jump,
         )
-
-    def __getitem__(self, part: slice) -> "Moments":
-        """Return the moments of some of the estimates."""
-        each = (getattr(self, field.name) for field in fields(self))
-        return Moments(*(value if np.ndim(value) == 0 else value[part] for value in each))
 
     @property
     def spread(self) -> Floats:

@@ -178,10 +178,11 @@ def expect(
 
     def result(part: Part, coder: Coder, attribute: Attribute, law: ValueLaw) -> Result:
         moments = _moments(coder, law, n * part.share, attribute.inputs.estimates)
-        return described(
-            attribute, moments, part, n, estimator,
+        [found] = described(
+            [attribute], moments, part, n, estimator,
             of="population", confidence=confidence, number=number,
         )  # fmt: skip
+        return found
 
     for part in parts:
         for coder, attribute in part.asked:
@@ -288,13 +289,14 @@ def _moments(coder: Coder, law: ValueLaw, m: float, estimates: int) -> Moments:
     """Return the moments of m answers whose numbers are exactly those that are expected."""
     count = np.full(estimates, m)
     if isinstance(coder, ForCategories):
+        covariance = coder._covariance(law)
         own = coder.q + (coder.p - coder.q) * law
         if isinstance(coder, ByLaw):
             histogram = m * np.stack([1 - own, own], axis=1)
             moments = Moments.by_law(coder.law, histogram)
-            return replace(moments, covariance=coder._covariance(law))
+            return replace(moments, covariance_at=lambda _: covariance)
         variance = own * (1 - own) / (coder.p - coder.q) ** 2
-        return Moments(count, law, variance, law, variance, covariance=coder._covariance(law))
+        return Moments(count, law, variance, law, variance, covariance_at=lambda _: covariance)
     if isinstance(coder, ByLaw):
         answers = tables.probabilities(coder.law.letters, coder.law.table, law)
         return Moments.by_law(coder.law, m * answers.mean(axis=0))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain, groupby
 from math import comb, prod
 from typing import Any, NamedTuple, Protocol, cast, final, runtime_checkable
 
@@ -382,11 +382,14 @@ class Part:
     def _blocks(self) -> list[_Block]:
         if self.joint:
             return [_Block(self.coders[0], self._attributes, slice(0, 1))]
-        ends = accumulate(self._sizes)
-        return [
-            _Block(coder, (attribute,), slice(end - attribute.size, end))
-            for coder, attribute, end in zip(self.coders, self._attributes, ends, strict=True)
-        ]
+        blocks, start = [], 0
+        asked = zip(self.coders, self._attributes, strict=True)
+        for _, run in groupby(asked, lambda pair: id(pair[0])):
+            coders, attributes = zip(*run, strict=True)
+            stop = start + sum(attribute.size for attribute in attributes)
+            blocks.append(_Block(coders[0], attributes, slice(start, stop)))
+            start = stop
+        return blocks
 
     @property
     def asked(self) -> Iterator[tuple[Coder, Attribute]]:
@@ -394,6 +397,15 @@ class Part:
         for coder, attributes, _ in self._blocks:
             for attribute in attributes:
                 yield coder, attribute
+
+    @property
+    def units_of(self) -> Iterator[tuple[Attribute, slice]]:
+        """Yield each attribute with the units that answer it."""
+        start = 0
+        for attribute in self._attributes:
+            stop = start + (1 if self.joint else attribute.size)
+            yield attribute, slice(start, stop)
+            start = 0 if self.joint else stop
 
     @cached_property
     def _distinct(self) -> list[Coder]:
@@ -763,16 +775,8 @@ class Part:
             rows = cells[..., place]
             yield coder, attributes, rows.reshape(*rows.shape[:-1], -1, coder.cells)
 
-    @cached_property
-    def _counters(self) -> list[tuple[Coder, tuple[Attribute, ...], slice]]:
-        """Each block's coder and attributes, and where its counters lie."""
-        return [
-            (coder, attributes, slice(int(self.starts[units.start]), int(self.starts[units.stop])))
-            for coder, attributes, units in self._blocks
-        ]
-
-    def moments(self, cells: Cells) -> Iterator[tuple[Attribute, Moments]]:
-        """Yield each attribute with the moments of the answers about it.
+    def by_coder(self, cells: Cells) -> Iterator[tuple[Coder, tuple[Attribute, ...], Cells]]:
+        """Yield each coder once, with all of its attributes and their counters, as `by_block`.
 
         Parameters
         ----------
@@ -782,7 +786,43 @@ class Part:
         Yields
         ------
         tuple
-            An attribute and its moments.
+            A coder, its attributes and their counters, a row for each unit.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> schema = fedldp.Schema.of(a=(0, 1), b=["x", "y"], c=(0, 1))
+        >>> plan = fedldp.Plan(schema, 1.0, fedldp.Sample(mechanism="duchi"))
+        >>> found = plan.parts[0].by_coder(np.arange(7))
+        >>> [[attribute.name for attribute in attributes] for _, attributes, _ in found]
+        [['a', 'c'], ['b']]
+        """
+        blocks: dict[int, list[tuple[Coder, tuple[Attribute, ...], Cells]]] = {}
+        for block in self.by_block(cells):
+            blocks.setdefault(id(block[0]), []).append(block)
+        for coders, attributes, rows in (zip(*same, strict=True) for same in blocks.values()):
+            yield coders[0], tuple(chain.from_iterable(attributes)), np.concatenate(rows)
+
+    @cached_property
+    def _counters(self) -> list[tuple[Coder, tuple[Attribute, ...], slice]]:
+        """Each block's coder and attributes, and where its counters lie."""
+        return [
+            (coder, attributes, slice(int(self.starts[units.start]), int(self.starts[units.stop])))
+            for coder, attributes, units in self._blocks
+        ]
+
+    def moments(self, cells: Cells) -> Iterator[tuple[tuple[Attribute, ...], Moments]]:
+        """Yield the attributes of each coder with the moments of the answers about them.
+
+        Parameters
+        ----------
+        cells
+            The counters of the part.
+
+        Yields
+        ------
+        tuple
+            The attributes, and the moments of all their estimates: see `places`.
 
         Examples
         --------
@@ -793,11 +833,10 @@ class Part:
         >>> [found.m for _, found in part.moments(np.array([3, 7, 5, 5, 6, 4]))]
         [array([10, 10, 10])]
         """
-        for coder, attributes, rows in self.by_block(cells):
+        for coder, attributes, rows in self.by_coder(cells):
             with np.errstate(divide="ignore", invalid="ignore"):
                 found = coder.moments(rows)
-            for attribute, place in places(attributes):
-                yield attribute, found[place]
+            yield attributes, found
 
     def answered(self, cells: Cells) -> Cells:
         """Return how many answers there are for each unit.

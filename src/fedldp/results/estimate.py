@@ -5,7 +5,7 @@ in [-1, 1] or says (1 or 0) whether a vehicle is in a category. Of n vehicles, m
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, cast, final
 
@@ -15,9 +15,9 @@ from fedldp._internal import notebook
 from fedldp._internal.text import counted, listed, unknown
 from fedldp._internal.validation import Floats, Integers
 from fedldp.coders.base import ASSUMPTIONS, Cells
-from fedldp.coders.moments import Moments
+from fedldp.coders.moments import Covariance, Moments
 from fedldp.errors import DomainError
-from fedldp.plan.parts import Countable, Part
+from fedldp.plan.parts import Countable, Part, places
 from fedldp.results import plausibility
 from fedldp.results.plausibility import Plausibility
 from fedldp.schema.attributes import Attribute
@@ -171,19 +171,17 @@ def estimate(
     check_choices(estimator, of)
     if not 0 < confidence < 1:
         raise DomainError(f"confidence must lie between 0 and 1; got {confidence!r}.")
-    measured: dict[str, tuple[Attribute, Moments, Part]] = {}
+    schema = parts[0].schema
+    results: dict[str, Result] = {}
+    number = sum(attribute.inputs.estimates for attribute in schema.attributes)
     for part, cells in zip(parts, counts, strict=True):
-        for attribute, moments in part.moments(cells):
-            measured[attribute.name] = attribute, moments, part
-    number = sum(moments.m.size for _, moments, _ in measured.values())
-    names = parts[0].schema.names
-    return Estimate(
-        {
-            name: described(
-                *measured[name], n, estimator, of=of, confidence=confidence, number=number
+        for attributes, moments in part.moments(cells):
+            some = described(
+                attributes, moments, part, n, estimator, of=of, confidence=confidence, number=number
             )
-            for name in names
-        },
+            results.update(zip((attribute.name for attribute in attributes), some, strict=True))
+    return Estimate(
+        {name: results[name] for name in schema.names},
         n,
         confidence,
         of,
@@ -259,15 +257,16 @@ def _horvitz_thompson(
     return mean, _error(square, (m > 0) & (n > 1))
 
 
-def _counted_by_all(moments: Moments, n: int, share: float) -> Moments:
-    """Return moments whose covariance is that of Horvitz-Thompson's frequencies.
+def _counted_by_all(
+    of_an_answer: Covariance, mean: Floats, m: int, n: int, share: float
+) -> tuple[Covariance, float]:
+    """Return the covariance of Horvitz-Thompson's frequencies, and the square of how jumps grow.
 
     Vehicles that were not asked count as zeros, so that all frequencies are multiplied by the
     random number of answers: this alone makes their errors rise and fall together.
     """
-    of_an_answer, mean, m = moments.covariance, moments.mean, int(moments.m[0])
-    if of_an_answer is None or not m:
-        return moments
+    if not m:
+        return of_an_answer, 1.0
     answered = m / (n * share)
 
     def covariance(first: Integers, second: Integers) -> Floats:
@@ -275,7 +274,7 @@ def _counted_by_all(moments: Moments, n: int, share: float) -> Moments:
         within = (of_an_answer(first, second) + product) * answered / share
         return np.asarray((within - product * answered**2) * m / max(n - 1, 1))
 
-    return replace(moments, covariance=covariance, jump=moments.jump * answered**2)
+    return covariance, answered**2
 
 
 def _error(square: Floats, known: Any) -> Floats:
@@ -298,7 +297,7 @@ def _risks(confidence: float, number: int) -> tuple[float, float]:
 
 
 def described(
-    attribute: Attribute,
+    attributes: Sequence[Attribute],
     moments: Moments,
     part: Part,
     n: int,
@@ -307,26 +306,39 @@ def described(
     of: str,
     confidence: float,
     number: int,
-) -> Result:
-    """Return the result of an attribute, in its own units, as one of a number of estimates."""
+) -> list[Result]:
+    """Return the results of attributes with one coder, in their units, of a number of estimates."""
     average: Average = partial(_ratio, moments, n, of)
     if estimator != RATIO:
         average = partial(_horvitz_thompson, moments, n, of, part.share)
-        moments = _counted_by_all(moments, n, part.share)
-
-    def in_units(risk: float) -> tuple[Floats, Floats]:
-        mean, error = average(risk)
-        return attribute.estimand.from_unit(mean), error * attribute.estimand.half_width
-
-    m, risks = moments.m, _risks(confidence, number)
-    alone, together = (_interval(*in_units(risk), m - 1, risk) for risk in risks)
-    values, stderr = in_units(DEFAULT_RISK)
-    joint = None
-    if moments.covariance is not None:
-        joint = Joint(values, moments.covariance, int(m[0]), risks, moments.jump)
-    return attribute.estimand.result(
-        Numbers(values, stderr, alone, together, m.astype(np.int64), joint)
+    found = [(attribute.estimand, place) for attribute, place in places(attributes)]
+    halves = np.repeat(
+        [estimand.half_width for estimand, _ in found],
+        [place.stop - place.start for _, place in found],
     )
+    (mean, error), risks = average(DEFAULT_RISK), _risks(confidence, number)
+    values = np.concatenate([estimand.from_unit(mean[place]) for estimand, place in found])
+    alone, together = (
+        _interval(values, average(risk)[1] * halves, moments.m - 1, risk) for risk in risks
+    )
+    numbers = Numbers(values, error * halves, alone, together, moments.m.astype(np.int64))
+
+    def joint(own: Numbers, place: slice) -> Joint | None:
+        if moments.covariance_at is None:
+            return None
+        covariance = moments.covariance_at(moments.mean[place])
+        if covariance is None:
+            return None
+        m, growth = int(moments.m[place.start]), 1.0
+        if estimator != RATIO:
+            covariance, growth = _counted_by_all(covariance, moments.mean[place], m, n, part.share)
+        return Joint(own.values, covariance, m, risks, moments.jump * growth)
+
+    results = []
+    for estimand, place in found:
+        own = Numbers(*(array[place] for array in numbers[:5]))
+        results.append(estimand.result(own._replace(joint=joint(own, place))))
+    return results
 
 
 def combine_estimates(*estimates: Estimate) -> Estimate:

@@ -9,8 +9,9 @@ alone. The reverse does not hold: liars who choose their coordinates at random, 
 range, are not noticed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import exp, log, prod
 from typing import Any, NamedTuple, final
 
@@ -178,25 +179,22 @@ def merged(several: Sequence[Plausibility]) -> Plausibility:
     )
 
 
+_About = tuple[str, float, float]  # the name of a number, what it is, and what is expected
+
+
 @final
 @dataclass(frozen=True)
 class _Suspects:
-    """Some numbers of one attribute, with the probability of each among honest vehicles."""
+    """Some numbers, with the probability of each among honest vehicles."""
 
-    attribute: Attribute
     kind: str
-    found: Floats
-    expected: float
     p_values: Floats
+    about: Callable[[int], _About]  # by its number among them
 
     def finding(self, place: int, checks: int) -> Finding:
-        name = self.attribute.name  # of all labels, or all numbers, together
-        if self.kind == "range":
-            name = self.attribute.estimand.name_of(place)
-        elif self.kind == "answers":
-            name = self.attribute.coordinate_name(place)
         p_value = float(self.p_values[place]) * checks
-        return Finding(name, self.kind, float(self.found[place]), self.expected, p_value)
+        name, found, expected = self.about(place)
+        return Finding(name, self.kind, found, expected, p_value)
 
 
 def _answers(part: Part, n: int, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
@@ -210,37 +208,56 @@ def _answers(part: Part, n: int, cells: npt.NDArray[Any]) -> Iterator[_Suspects]
 
     if part.k == part.units or not n:
         return
-    answered, place = np.unique(part.answered(cells), return_inverse=True)
-    few, many = bdtr(answered, n, part.share)[place], bdtrc(answered - 1, n, part.share)[place]
-    start = 0
-    for _, attribute in part.asked:
-        at = slice(start, start + attribute.size)
-        counted, start = answered[place[at]], at.stop
-        for p_values in (few[at], many[at]):
-            yield _Suspects(attribute, "answers", counted, n * part.share, p_values)
+    counts, inverse = np.unique(part.answered(cells), return_inverse=True)
+    few, many = bdtr(counts, n, part.share), bdtrc(counts - 1, n, part.share)
+
+    def about(unit: int) -> _About:
+        attribute, place = _owner(part.units_of, unit)
+        return attribute.coordinate_name(place), float(counts[inverse[unit]]), n * part.share
+
+    for p_values in (few[inverse], many[inverse]):
+        yield _Suspects("answers", p_values, about)
 
 
 def _means(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
     """Compare the mean of the answers with the range it must lie in, where its law is known."""
-    for coder, attributes, rows in part.by_block(cells):
+    for coder, attributes, rows in part.by_coder(cells):
         m, total = coder.sums(rows)
         mean = total / np.maximum(m, 1)
         beyond = coder.beyond(m, mean)
         if beyond is None:
             continue
-        for attribute, place in places(attributes):
-            means = attribute.estimand.from_unit(mean[place])
-            for end, p_values in zip(reversed(coder.ends), beyond, strict=True):
-                known = float(attribute.estimand.from_unit(end))
-                yield _Suspects(attribute, "range", means, known, p_values[place])
+
+        for end, p_values in zip(reversed(coder.ends), beyond, strict=True):
+            yield _Suspects("range", p_values, partial(_about_mean, attributes, mean, end))
+
+
+def _about_mean(attributes: Sequence[Attribute], mean: Floats, end: float, number: int) -> _About:
+    attribute, place = _owner(places(attributes), number)
+    estimand = attribute.estimand
+    found, expected = estimand.from_unit(mean[number]), estimand.from_unit(end)
+    return estimand.name_of(place), float(found), float(expected)
 
 
 def _others(part: Part, cells: npt.NDArray[Any]) -> Iterator[_Suspects]:
     """Compare what a coder knows of honest answers beyond their number and their mean."""
     for coder, attributes, rows in part.by_block(cells):
-        for check in coder.checks(rows):
-            found, p_value = np.array([check.found]), np.array([check.p_value])
-            yield _Suspects(attributes[0], check.kind, found, check.expected, p_value)
+        # A coder with checks answers an attribute, or all of them, with one code.
+        for attribute, row in zip(attributes, rows, strict=False):
+            for check in coder.checks(row[None]):
+                about = attribute.name, check.found, check.expected
+                yield _Suspects(check.kind, np.array([check.p_value]), partial(_constant, about))
+
+
+def _constant(about: _About, _: int) -> _About:
+    return about
+
+
+def _owner(slices: Iterable[tuple[Attribute, slice]], number: int) -> tuple[Attribute, int]:
+    """Return whose an estimate or a unit is, and its number among those of this attribute."""
+    return next(
+        (attribute, number - place.start) for attribute, place in slices if number < place.stop
+    )
 
 
 def equal_reports(parts: Sequence[Part], copies: Sequence[int]) -> float:

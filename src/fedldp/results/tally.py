@@ -103,9 +103,9 @@ class Tally:
     def _repr_html_(self) -> str:
         answers: dict[str, int] = {}
         for part, cells in zip(self.parts, self.counts, strict=True):
-            for coder, attributes, counters in part.by_block(cells):
-                mine = int(coder.answers(counters).sum())
-                answers |= {attribute.name: mine for attribute in attributes}
+            answered = part.answered(cells)
+            for attribute, place in part.units_of:
+                answers[attribute.name] = int(answered[place].sum())
         rows = [[name, each.size, answers[name]] for name, each in self.parts[0].schema.items()]
         return notebook.table(repr(self)[1:-1], ["attribute", "coordinates", "answers"], rows)
 
