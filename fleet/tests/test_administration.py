@@ -170,7 +170,7 @@ def test_a_guard_reads_what_has_changed_and_all_after_a_restore(store):
         headers = authentic(agent, joined[agent], "POST", path.decode())
         given = [(name.lower().encode(), text.encode()) for name, text in headers.items()]
         try:
-            return guard.check("POST", path, given).agent == agent
+            return guard.check(b"POST", path, given).agent == agent
         except Refused:
             return False
 

@@ -1,23 +1,28 @@
-"""The HTTPS road: an ASGI application over the desk. Nothing is read before it is allowed."""
+"""The HTTPS road over the desk. Nothing is read before it is allowed.
 
+Agents are served without ASGI, whose layers would cost more than all that they ask for.
+"""
+
+import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from hmac import compare_digest
+from struct import Struct
 from typing import Any, NamedTuple, final
 
-from starlette.applications import Starlette
-from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from fedldp.errors import DomainError, WireError
+from fedldp.errors import DomainError, FedLDPError, WireError
 from fedldp.vehicle import canonical
 from fedldp_fleet import road
-from fedldp_fleet.messages import MOST_BITS, Announcement, Answer, Call
+from fedldp_fleet.messages import MOST_BITS, Acknowledgement, Announcement, Answer, Call, Offers
 from fedldp_fleet.server import audit, members
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.guard import UNKNOWN, Asking, Guard, Refused, length_of
+from fedldp_fleet.server.listener import LimitedConnection
 from fedldp_fleet.store.base import Transaction
 
 MOST_BODY_BYTES = (1 << 16) + (MOST_BITS >> 3)
@@ -25,166 +30,219 @@ MOST_BODY_BYTES = (1 << 16) + (MOST_BITS >> 3)
 _SMALL = 1 << 16  # bytes of a call: at most 1,000 jobs, each with its name and a number
 _TINY = 1 << 10
 
+_BASE = road.BASE.encode()
+_BYTE = Struct("?")
+_HEAD = b"content-type: application/octet-stream\r\ncontent-length: %d\r\n%b\r\n"
+_LAST = b"connection: close\r\n"
+
 _LOG = logging.getLogger(__name__)
 
-Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
+Ask = Callable[[str, bytes, str], Awaitable[Any]]  # of an agent, a body, the end of the path
 
 
-class _Request(NamedTuple):
-    agent: str
-    body: bytes
+class _Endpoint(NamedTuple):
+    """One path of the road."""
+
+    method: bytes
+    ask: Ask
+    encode: Callable[[Any], bytes]
+    most_bytes: int
+    for_strangers: bool = False
+
+
+class Request(NamedTuple):
+    """A request whose body may be read."""
+
+    endpoint: _Endpoint
+    asking: Asking
     last: str  # the part of the path that varies
 
 
-Reply = Callable[[_Request], Awaitable[bytes]]
-
-
-def road_app(desk: Desk, guard: Guard, documents: Documents) -> Starlette:
-    """Return the application that agents call."""
-
-    async def call(request: _Request) -> bytes:
-        return (await desk.call(request.agent, Call.from_bytes(request.body))).to_bytes()
-
-    async def announce(request: _Request) -> bytes:
-        said = Announcement.from_bytes(request.body)
-        return bytes([await desk.announce(request.agent, said)])
-
-    async def answer(request: _Request) -> bytes:
-        given = Answer.from_bytes(request.body)
-        return (await desk.deliver(request.agent, given)).to_bytes()
-
-    async def question(request: _Request) -> bytes:
-        return _found(await documents.question(request.last))
-
-    async def job(request: _Request) -> bytes:
-        return _found(await documents.job(request.last))
-
-    async def rotate(request: _Request) -> bytes:
-        secret = await desk.run(lambda store: members.rotate(store, request.agent))
-        if secret is None:
-            raise Refused(401, UNKNOWN)
-        return road.rotated_bytes(secret)
-
-    async def join(request: _Request) -> bytes:
-        code = road.code_in(request.body)
-        joined = await desk.run(lambda store: _joined(store, code))
-        if joined is None:
-            raise Refused(403, _error("this code is wrong, or was used before"))
-        return joined.to_bytes()
-
-    def route(
-        path: str, method: str, reply: Reply, most_bytes: int, *, known: bool = True
-    ) -> Route:
-        endpoint = _Endpoint(desk, guard if known else None, method, reply, most_bytes)
-        return Route(road.BASE + path, endpoint)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await desk.open()
-        yield
-        await desk.close()
-
-    routes = [
-        route("/answer", "POST", answer, MOST_BODY_BYTES),
-        route("/call", "POST", call, _SMALL),
-        route("/announce", "POST", announce, _TINY),
-        route("/question/{last}", "GET", question, 0),
-        route("/job/{last}", "GET", job, 0),
-        route("/join", "POST", join, _TINY, known=False),
-        route("/rotate", "POST", rotate, 0),
-        Route("/{path:path}", _Versions()),
-    ]
-    return Starlette(routes=routes, lifespan=lifespan)
-
-
 @final
-class _Endpoint:
-    """One path of the road: authenticates, reads, checks, replies."""
+class Road:
+    """What agents ask for, and what they are replied."""
 
-    def __init__(
-        self, desk: Desk, guard: Guard | None, method: str, reply: Reply, most_bytes: int
-    ) -> None:
-        self._desk, self._guard, self._reply = desk, guard, reply
-        self._method, self._most_bytes = method, most_bytes
+    def __init__(self, desk: Desk, guard: Guard, documents: Documents) -> None:
+        self.desk, self._guard = desk, guard
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            body = await self._replied(scope, receive)
-        except Refused as refused:
-            await _send(send, refused.status, refused.body, close=True)
-        except (WireError, DomainError) as error:
-            await _send(send, 400, _error(str(error)), close=True)
-        except OSError:
-            _LOG.exception("the store failed")
-            await _send(send, 503, _error("the server cannot store anything now"), close=True)
-        else:
-            await _send(send, 200, body)
-
-    async def _replied(self, scope: Scope, receive: Receive) -> bytes:
-        if scope["method"] != self._method or scope["query_string"]:
-            raise Refused(405, _error(f"use {self._method}, without a query"))
-        asking = await self._asking(scope)
-        if asking.length > self._most_bytes:
-            raise Refused(413, _error(f"a body may have at most {self._most_bytes} bytes"))
-        body = await _read(receive, asking.length)
-        if asking.body_hash:
-            found = hashlib.sha256(body).hexdigest().encode()
-            if not compare_digest(found, asking.body_hash):
+        async def rotate(agent: str, _: bytes, __: str) -> bytes:
+            secret = await desk.run(lambda store: members.rotate(store, agent))
+            if secret is None:
                 raise Refused(401, UNKNOWN)
-        if asking.confirms:
-            given = asking.agent, asking.confirms
-            await self._desk.run(lambda store: members.confirm(store, *given))
-        last = scope["path_params"].get("last", "")
-        return await self._reply(_Request(asking.agent, body, last))
+            return road.rotated_bytes(secret)
 
-    async def _asking(self, scope: Scope) -> Asking:
-        if self._guard is None:
-            return Asking("", length_of(scope["method"], scope["headers"]), b"")
-        given = scope["method"], scope["raw_path"], scope["headers"]
+        async def join(_: str, body: bytes, __: str) -> bytes:
+            code = road.code_in(body)
+            joined = await desk.run(lambda store: _joined(store, code))
+            if joined is None:
+                raise Refused(403, error_bytes("this code is wrong, or was used before"))
+            return joined.to_bytes()
+
+        def answer(agent: str, body: bytes, _: str) -> Awaitable[Acknowledgement]:
+            return desk.deliver(agent, Answer.from_bytes(body))
+
+        def call(agent: str, body: bytes, _: str) -> Awaitable[Offers]:
+            return desk.call(agent, Call.from_bytes(body))
+
+        def announce(agent: str, body: bytes, _: str) -> Awaitable[bool]:
+            return desk.announce(agent, Announcement.from_bytes(body))
+
+        def question(_: str, __: bytes, digest: str) -> Awaitable[bytes | None]:
+            return documents.question(digest)
+
+        def job(_: str, __: bytes, digest: str) -> Awaitable[bytes | None]:
+            return documents.job(digest)
+
+        self._endpoints = {
+            b"/answer": _Endpoint(b"POST", answer, Acknowledgement.to_bytes, MOST_BODY_BYTES),
+            b"/call": _Endpoint(b"POST", call, Offers.to_bytes, _SMALL),
+            b"/announce": _Endpoint(b"POST", announce, _BYTE.pack, _TINY),
+            b"/question/": _Endpoint(b"GET", question, _found, 0),
+            b"/job/": _Endpoint(b"GET", job, _found, 0),
+            b"/join": _Endpoint(b"POST", join, bytes, _TINY, for_strangers=True),
+            b"/rotate": _Endpoint(b"POST", rotate, bytes, 0),
+        }
+
+    def request(self, method: bytes, target: bytes, headers: Headers) -> Request:
+        """Return a request that is authentic, or raise `Refused`."""
+        path, _, query = target.partition(b"?")
+        base, name = path[: len(_BASE)], path[len(_BASE) :]
+        at = name.find(b"/", 1) + 1 or len(name)
+        endpoint = self._endpoints.get(name[:at]) if base == _BASE else None
+        if endpoint is None:
+            raise Refused(404, road.VERSIONS)
+        if method != endpoint.method or query:
+            raise Refused(405, error_bytes(f"use {endpoint.method.decode()}, without a query"))
+        if endpoint.for_strangers:
+            asking = Asking("", length_of(method, headers), b"")
+        else:
+            asking = self._guard.check(method, target, headers)
+        if asking.length > endpoint.most_bytes:
+            raise Refused(413, error_bytes(f"a body may have at most {endpoint.most_bytes} bytes"))
+        return Request(endpoint, asking, name[at:].decode("latin-1"))
+
+    def ask(self, request: Request, body: bytes) -> Awaitable[Any]:
+        """Begin to do what is asked, or raise `FedLDPError` or `Refused`."""
+        agent, _, digest, confirms = request.asking
+        if digest and not compare_digest(hashlib.sha256(body).hexdigest().encode(), digest):
+            raise Refused(401, UNKNOWN)
+        if confirms:
+            return self._confirmed(request, body)
+        return request.endpoint.ask(agent, body, request.last)
+
+    async def _confirmed(self, request: Request, body: bytes) -> Any:
+        agent, _, _, confirms = request.asking
+        await self.desk.run(lambda store: members.confirm(store, agent, confirms))
+        return await request.endpoint.ask(agent, body, request.last)
+
+
+class _Exchange:
+    """A request and its reply, as far as uvicorn looks at them."""
+
+    message_event = asyncio.Event()  # nobody waits for it
+
+    def __init__(self, *, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+        self.response_complete = self.disconnected = False
+
+
+class RoadConnection(LimitedConnection):
+    """A connection of an agent. The application of its listener is a `Road`."""
+
+    app: Road
+    _body: list[bytes]
+    _request: Request | None = None
+    _given: tuple[bytes, bytes, Headers]  # method, target and headers
+    _is_whole = False
+    _work: asyncio.Future[Any]  # which nobody else holds
+
+    def on_message_begin(self) -> None:
+        self._request, self._body, self._is_whole = None, [], False
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self.begin_body()
+        if self.transport.is_closing():
+            return
+        self.cycle = _Exchange(keep_alive=self.parser.should_keep_alive())  # type: ignore[assignment]
+        self._given = self.parser.get_method(), self.url, self.headers
         try:
-            return self._guard.check(*given)
+            self._request = self.app.request(*self._given)
         except Refused as refused:
-            if refused.body != UNKNOWN:
-                raise
-        await self._desk.refresh()  # it may have joined, or changed its secret, elsewhere
-        return self._guard.check(*given)
+            if refused.body == UNKNOWN:  # it may have joined, or changed its secret, elsewhere
+                self.flow.pause_reading()
+                self._work = self.loop.create_task(self._look_again())
+            else:
+                self.loop.call_soon(self._refuse, refused)
+        else:
+            if self.expect_100_continue:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    async def _look_again(self) -> None:
+        try:
+            await self.app.desk.refresh()
+            self._request = self.app.request(*self._given)
+        except Exception as error:
+            self._refuse(error)
+        else:
+            self.flow.resume_reading()
+            if self._is_whole:
+                self._ask(self._request)
 
-async def _read(receive: Receive, length: int) -> bytes:
-    """Return a body of this length; one that is cut off is refused."""
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Refused(400, b"")  # nobody is there to read it
-        part = message.get("body", b"")
-        size += len(part)
-        if size > length:
-            raise Refused(400, _error("the body is longer than its Content-Length"))
-        parts.append(part)
-        if not message.get("more_body"):
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+    def on_body(self, body: bytes) -> None:
+        if not self.is_idle:  # it was not refused
+            self._body.append(body)
 
+    def on_message_complete(self) -> None:
+        if self.is_idle or self.transport.is_closing():
+            return
+        super().on_message_complete()
+        self._is_whole = True
+        if self._request is not None:
+            self._ask(self._request)
 
-@final
-class _Versions:
-    """Every other path: which versions of the road there are."""
+    def _ask(self, request: Request) -> None:
+        try:
+            self._work = asyncio.ensure_future(self.app.ask(request, b"".join(self._body)))
+        except (Refused, FedLDPError) as error:
+            self.loop.call_soon(self._refuse, error)
+        else:
+            self._work.add_done_callback(partial(self._reply, request.endpoint.encode))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await _send(send, 404, road.VERSIONS, close=True)
+    def _reply(self, encode: Callable[[Any], bytes], work: "asyncio.Future[Any]") -> None:
+        try:
+            body = encode(work.result())
+        except Exception as error:
+            self._refuse(error)
+        else:
+            self._send(200, body)
 
+    def _refuse(self, error: Exception) -> None:
+        if isinstance(error, Refused):
+            status, body = error.status, error.body
+        elif isinstance(error, WireError | DomainError):
+            status, body = 400, error_bytes(str(error))
+        elif isinstance(error, OSError):
+            _LOG.error("the store failed", exc_info=error)
+            status, body = 503, error_bytes("the server cannot store anything now")
+        else:
+            _LOG.error("a request failed", exc_info=error)
+            status, body = 500, error_bytes("the server has failed")
+        self.cycle.keep_alive = False
+        self._send(status, body)
 
-async def _send(send: Send, status: int, body: bytes, *, close: bool = False) -> None:
-    headers = [
-        (b"content-type", b"application/octet-stream"),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    if close:
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    def _send(self, status: int, body: bytes) -> None:
+        """Reply at once: what is written in two steps takes two packets."""
+        if self.transport.is_closing():
+            return
+        kept = self.cycle.keep_alive
+        head = STATUS_LINE[status] + _HEAD % (len(body), b"" if kept else _LAST)
+        self.cycle.response_complete = True
+        self.transport.write(head + body)
+        if not kept:
+            self.transport.close()
+        self.begin_wait()
 
 
 def _joined(store: Transaction, code: str) -> road.Joined | None:
@@ -196,9 +254,10 @@ def _joined(store: Transaction, code: str) -> road.Joined | None:
 
 def _found(body: bytes | None) -> bytes:
     if body is None:
-        raise Refused(404, _error("there is no such question or job"))
+        raise Refused(404, error_bytes("there is no such question or job"))
     return body
 
 
-def _error(text: str) -> bytes:
+def error_bytes(text: str) -> bytes:
+    """Return the body of a reply that says why a request was refused."""
     return canonical({"format": "fedldp error 1", "error": text}).encode()

@@ -1,7 +1,7 @@
 """Where requests meet the store: many of them in one transaction, in one thread.
 
-While a transaction is written to disk, and twice as long again, the next requests gather: the more
-work there is, the more of them share a transaction. Answers are parsed before it begins.
+While a transaction is written to disk, the next requests gather, and a moment longer where several
+came together before: a transaction costs more than most requests. Answers are parsed before it.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ T = TypeVar("T")
 STATE_ENDING = ".state.json"  # of a training, in the second place
 TROUBLE = "trouble"  # in the store's settings: why the last step failed; empty if it did not
 MOST_AT_ONCE = 512  # requests in a transaction
-GATHER_FACTOR, MOST_GATHER_SECONDS = 2, 0.05  # of what the last transaction took
+GATHER_SECONDS = 0.05  # before a transaction that several requests will share
 TICK_SECONDS = 0.5
 HEARD_SECONDS = 30.0  # between two times at which it is stored whom this process has heard
 REFRESH_SECONDS = 0.05
@@ -81,7 +81,7 @@ class Desk:
         self._ticking: asyncio.Task[None] | None = None
         self._is_full = self._is_closed = False
         self._heard_due = 0.0
-        self._gather_seconds = 0.0
+        self._is_crowded = False  # whether the last transaction was shared
         self._trouble: str | None = None
         self._jobs = _Jobs(store)
 
@@ -173,15 +173,13 @@ class Desk:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                await asyncio.sleep(self._gather_seconds)
+                await asyncio.sleep(GATHER_SECONDS if self._is_crowded else 0.0)
                 batch, self._waiting = (
                     self._waiting[:MOST_AT_ONCE],
                     self._waiting[MOST_AT_ONCE:],
                 )
-                began = loop.time()
+                self._is_crowded = len(batch) > 1
                 results = await loop.run_in_executor(self._thread, self._transact, batch)
-                taken = loop.time() - began
-                self._gather_seconds = min(GATHER_FACTOR * taken, MOST_GATHER_SECONDS)
                 for each, result in zip(batch, results, strict=True):
                     if each.reply.done():  # its connection is gone
                         continue

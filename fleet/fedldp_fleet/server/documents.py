@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import final
 
 from fedldp_fleet.store.base import Store, Transaction
@@ -21,27 +21,39 @@ class Documents:
         self._store = store
         self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
         self._size = 0
+        self._reading: dict[tuple[str, str], asyncio.Task[bytes | None]] = {}
 
-    async def question(self, digest: str) -> bytes | None:
+    def question(self, digest: str) -> Awaitable[bytes | None]:
         """Return the question with this SHA-256."""
-        return await self._get("question", digest, lambda store: _question(store, digest))
+        return self._get("question", digest, lambda store: _question(store, digest))
 
-    async def job(self, digest: str) -> bytes | None:
+    def job(self, digest: str) -> Awaitable[bytes | None]:
         """Return the signed job with this SHA-256."""
-        return await self._get("job", digest, lambda store: _signed(store, digest))
+        return self._get("job", digest, lambda store: _signed(store, digest))
 
-    async def _get(
+    def _get(
         self, kind: str, digest: str, query: Callable[[Transaction], bytes | None]
-    ) -> bytes | None:
-        key = kind, digest
+    ) -> Awaitable[bytes | None]:
+        key, loop = (kind, digest), asyncio.get_running_loop()
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
-            return found
-        if len(digest) != _HEX_DIGITS or digest.strip("0123456789abcdef"):
-            return None
-        found = await asyncio.get_running_loop().run_in_executor(None, self._read, query)
-        if found is not None and key not in self._kept:
+        elif len(digest) == _HEX_DIGITS and not digest.strip("0123456789abcdef"):
+            if key not in self._reading:
+                self._reading[key] = loop.create_task(self._fetch(key, query))
+            return asyncio.shield(self._reading[key])  # many wait for one look
+        done: asyncio.Future[bytes | None] = loop.create_future()
+        done.set_result(found)
+        return done
+
+    async def _fetch(
+        self, key: tuple[str, str], query: Callable[[Transaction], bytes | None]
+    ) -> bytes | None:
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(None, self._read, query)
+        finally:
+            del self._reading[key]
+        if found is not None:
             self._kept[key] = found
             self._size += len(found)
             while self._size > MOST_BYTES_IN_MEMORY:

@@ -66,7 +66,7 @@ class Guard:
 
     def check(
         self,
-        method: str,
+        method: bytes,
         path: bytes,
         headers: Iterable[tuple[bytes, bytes]],
         now: float | None = None,
@@ -80,7 +80,7 @@ class Guard:
         member = self._members.get(agent)
         if member is None or member.revoked:
             raise Refused(401, UNKNOWN)
-        line = (method.encode(), path, sent, nonce, length, body_hash)
+        line = (method, path, sent, nonce, length, body_hash)
         code, used = given.get(_MAC, _NONE), _NONE
         for secret in (member.secret, member.next_secret):
             if secret and compare_digest(road.mac(secret, *line).encode(), code):
@@ -124,15 +124,15 @@ class Guard:
         return len(bucket) == before
 
 
-def length_of(method: str, headers: Iterable[tuple[bytes, bytes]]) -> int:
+def length_of(method: bytes, headers: Iterable[tuple[bytes, bytes]]) -> int:
     """Return the length of the body that follows, or raise `Refused`."""
     return int(_length(dict(headers), method))
 
 
-def _length(given: Mapping[bytes, bytes], method: str) -> bytes:
+def _length(given: Mapping[bytes, bytes], method: bytes) -> bytes:
     """Return the length of the body that follows, or raise `Refused`."""
     length = given.get(b"content-length", _NONE)
-    if not length and method == "GET" and b"transfer-encoding" not in given:
+    if not length and method == b"GET" and b"transfer-encoding" not in given:
         return b"0"
     if not _is_number(length) or b"transfer-encoding" in given:
         raise Refused(411, b'{"error":"Content-Length is required","format":"fedldp error 1"}')

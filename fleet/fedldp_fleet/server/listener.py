@@ -43,7 +43,7 @@ class Limits:
     connections_per_address: int = 256  # 0 behind a proxy, which has one address for all
 
 
-class _Connection(HttpToolsProtocol):
+class LimitedConnection(HttpToolsProtocol):
     """A connection of uvicorn that says until when it may stay as it is."""
 
     limits: Limits
@@ -69,37 +69,46 @@ class _Connection(HttpToolsProtocol):
                 self.transport.abort()
 
     def on_message_begin(self) -> None:
-        if not self._is_idle:  # replies that nobody takes would pile up
+        if not self.is_idle or self.flow.write_paused:  # replies that nobody takes would pile up
             self.transport.abort()
         self._is_in_headers, self._header_bytes = True, 0
         self._wait(self.limits.header_seconds)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        self.begin_body()
+        super().on_headers_complete()
+
+    def begin_body(self) -> None:
+        """Expect a body of the length that the headers say."""
         self._is_in_headers = False
         length = dict(self.headers).get(b"content-length", b"0")[:12]
         rest = int(length) / BODY_BYTES_PER_SECOND if length.isdigit() else 0.0
         self._wait(self.limits.body_seconds + rest)
-        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self.deadline = None  # the server works now
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        self.begin_wait()
+        super().on_response_complete()
+
+    def begin_wait(self) -> None:
+        """Expect the next request, after the reply is taken."""
         taken = self.transport.get_write_buffer_size() == 0
         self._wait(self.limits.idle_seconds if taken else self.limits.reply_seconds)
-        super().on_response_complete()
 
     def shutdown(self) -> None:
         """End with the server: at once, or after the reply to what was asked."""
         is_sent = not self.transport.get_write_buffer_size()  # nothing knows it after two closings
         super().shutdown()
-        if self._is_idle and is_sent:
+        if self.is_idle and is_sent:
             self.transport.abort()  # without waiting for the other side of TLS
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """Whether no request waits for its reply."""
         return self.cycle is None or bool(self.cycle.response_complete)
 
     def _wait(self, seconds: float) -> None:
@@ -121,15 +130,15 @@ class Listener(uvicorn.Server):
     Parameters
     ----------
     app
-        The ASGI application.
+        The application, of ASGI unless the protocol wants another one.
     listening
         The socket.
     limits
         The limits.
     context
         What TLS needs; None for plain HTTP.
-    lifespan
-        Whether the application is told when the server begins and ends.
+    protocol
+        What serves a connection.
     """
 
     def __init__(
@@ -138,19 +147,20 @@ class Listener(uvicorn.Server):
         listening: socket.socket,
         limits: Limits | None = None,
         context: ssl.SSLContext | None = None,
-        *,
-        lifespan: bool = True,
+        protocol: type[LimitedConnection] = LimitedConnection,
     ) -> None:
         self.limits = limits or Limits()
-        self._protocol: type[_Connection] = type(
-            "_Limited", (_Connection,), {"limits": self.limits}
+        self._protocol: type[LimitedConnection] = type(
+            "_Protocol", (protocol,), {"limits": self.limits}
         )
         super().__init__(
             uvicorn.Config(
                 app,
                 http=self._protocol,
                 ws="none",
-                lifespan="on" if lifespan else "off",
+                lifespan="off",
+                interface="asgi3",
+                proxy_headers=False,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -171,10 +181,6 @@ class Listener(uvicorn.Server):
 
     async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
         """Begin to accept connections."""
-        await self.lifespan.startup()
-        if self.lifespan.should_exit:
-            self.should_exit = True
-            return
         self.servers = []
         self._listening.setblocking(False)
         self._listening.listen(_BACKLOG)

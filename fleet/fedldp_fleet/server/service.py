@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from fedldp_fleet.mqtt import Broker
 from fedldp_fleet.server.api import api_routes
-from fedldp_fleet.server.app import road_app
+from fedldp_fleet.server.app import Road, RoadConnection
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.folder import ServerFolder
@@ -52,11 +52,12 @@ async def _run(folder: ServerFolder, store: Store) -> None:
         context = tls_context(str(folder.certificate), key, clients)
     road = bound(*folder.listen)
     documents = Documents(store)
-    listener = Listener(road_app(desk, guard, documents), road, limits, context)
+    app = Road(desk, guard, documents)
+    listener = Listener(app, road, limits, context, RoadConnection)
     observer = Observer(folder, store)
     page = bound(*folder.page)
     routes = page_routes(observer.look, folder.page[0]) + api_routes(folder, store, observer.look)
-    watched = Listener(Starlette(routes=routes), page, PAGE_LIMITS, lifespan=False)
+    watched = Listener(Starlette(routes=routes), page, PAGE_LIMITS)
     loop = asyncio.get_running_loop()
 
     def end() -> None:
@@ -72,8 +73,10 @@ async def _run(folder: ServerFolder, store: Store) -> None:
         with_broker.start()
         _LOG.info("agents ask the broker %s", folder.broker)
     try:
+        await desk.open()
         await serve(listener, watched)
     finally:
+        await desk.close()
         if with_broker is not None:
             await with_broker.stop()
 

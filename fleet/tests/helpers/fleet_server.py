@@ -20,7 +20,7 @@ from fedldp_fleet import engine, jobs
 from fedldp_fleet.engine import Engine
 from fedldp_fleet.jobs import Schedule
 from fedldp_fleet.server import members
-from fedldp_fleet.server.app import road_app
+from fedldp_fleet.server.app import Road, RoadConnection
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.guard import Guard
@@ -107,7 +107,7 @@ class FleetServer:
     def start(self) -> None:
         guard = Guard()
         self._desk = Desk(self.store, self.engine, guard)
-        app = road_app(self._desk, guard, Documents(self.store))
+        app = Road(self._desk, guard, Documents(self.store))
         context = None
         if self._tls:
             context = tls_context(str(self._certificate), None, self._client_authority)
@@ -116,7 +116,8 @@ class FleetServer:
 
         async def run() -> None:
             self._loop = asyncio.get_running_loop()
-            self.listener = Listener(app, listening, self._limits, context)
+            self.listener = Listener(app, listening, self._limits, context, RoadConnection)
+            await self._desk.open()
             serving = asyncio.ensure_future(serve(self.listener))
             await self.listener.ready.wait()
             if self._connect is not None:
@@ -137,6 +138,7 @@ class FleetServer:
             if self._connect is not None:
                 await self.mqtt.stop()
             await serving
+            await self._desk.close()
 
         self._thread = threading.Thread(target=asyncio.run, args=(run(),))
         self._thread.start()
