@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -30,16 +31,21 @@ from fleet_server import OPEN
 from holders import answered, held, statistic_of
 from road_client import authentic
 from server_process import HOST, ServerProcess, free_port, wait_until
+from visits import SECRET, CountedConnection, visit
 
 import fedldp
-from fedldp_fleet.messages import Announcement, Call
+from fedldp.budget.ledger import create
+from fedldp_fleet.agent import https
+from fedldp_fleet.agent.loop import Agent
+from fedldp_fleet.agent.one import OneVehicle
+from fedldp_fleet.agent.outbox import Outbox
 from fedldp_fleet.questions import Question
 from fedldp_fleet.server import members
 from fedldp_fleet.store.base import DONE, Member
 
-ANSWERS, AGENTS, HANDSHAKES, VEHICLES = 4000, 2000, 600, 500_000
-CONNECTIONS = 16
-SECRET = bytes(32)
+ANSWERS, AGENTS, LEDGERS, HANDSHAKES, VEHICLES = 4000, 2000, 600, 600, 500_000
+CONNECTIONS, CROWD = 16, 200
+TICK_SECONDS = 0.01
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -234,36 +240,92 @@ def _shake(context: ssl.SSLContext, port: int) -> None:
 
 
 def training_round(folder: Path, *, keep: bool) -> tuple[float, float]:
-    """Return the processor time of a round, for each of its agents, and that of its step."""
-    server = ServerProcess(folder / f"round-{keep}")
-    names = enroll(server, AGENTS)
-    schedule = replace(OPEN, round_seconds=3000.0)
-    server.add(training("learn", 2, AGENTS, schedule), OPERATOR)
+    """Return the processor time of a round, for each of its agents, and that of its step.
+
+    What the agents answer was drawn before. Connections that are kept were opened before, too.
+    """
+    server, names = with_training(folder / f"round-{keep}", AGENTS)
+    question = question_of(server, "learn", 1)
+    drawn = {name: answer_to(question, name).to_bytes() for name in names}
+
+    async def attend(kept: list[CountedConnection], some: list[str]) -> None:
+        """Let agents visit on one connection, or each on its own."""
+        for name in some:
+            connection = kept[0] if kept else await opened()
+            await visit(connection, name, "learn", None, drawn[name])
+            if not kept:
+                connection.close()
+
+    async def opened() -> CountedConnection:
+        return await CountedConnection.to(server.port, server.context)
+
+    async def crowd() -> float:
+        kept = [[await opened()] if keep else [] for _ in range(CROWD if keep else CONNECTIONS)]
+        before = processor_seconds(server.process.pid)
+        shares = (names[first : -1 : len(kept)] for first in range(len(kept)))
+        await asyncio.gather(*map(attend, kept, shares))
+        spent = processor_seconds(server.process.pid) - before
+        for connection in chain(*kept):
+            connection.close()
+        return spent
+
+    spent = asyncio.run(crowd())
+    before = processor_seconds(server.process.pid)
+    asyncio.run(attend([], names[-1:]))
+    wait_until(lambda: server.job("learn").round == 2)
+    step = processor_seconds(server.process.pid) - before
+    server.stop()
+    return spent / (AGENTS - 1), step
+
+
+def with_training(path: Path, count: int) -> tuple[ServerProcess, list[str]]:
+    """Start a server with a training whose rounds want an answer of each agent."""
+    server = ServerProcess(path)
+    names = enroll(server, count)
+    server.add(training("learn", 2, count, replace(OPEN, round_seconds=3000.0)), OPERATOR)
     server.start()
     wait_until(lambda: server.job("learn").state == "running")
-    question, context = question_of(server, "learn", 1), server.context
+    return server, names
 
-    def attend(box, name):
-        call = Call({"learn": 1}).to_bytes()
-        said = Announcement("learn", 1).to_bytes()
-        for place, (path, body) in enumerate(
-            (
-                ("/v1/call", call),
-                ("/v1/announce", said),
-                ("/v1/answer", answer_to(question, name).to_bytes()),
-            )
-        ):
-            headers = authentic(name, SECRET, "POST", path, body)
-            post(box, server.port, context, path, body, headers, keep=keep or place > 0)
+
+def ledger_round(folder: Path, *, keep: bool) -> float:
+    """Return the processor time of a round for each agent that has a ledger of its own.
+
+    The agents are real ones, in this process, and hear of the job for the first time, which takes
+    two more requests. With `keep`, some of them share a connection.
+    """
+    server, names = with_training(folder / f"ledgers-{keep}", LEDGERS)
+    row = {"speed": 20, "load": 0.5, "late": "no"}
+    tls = https.tls(server.path / "ca.pem")
+    agents, opened = [], []
+    for name in names:
+        create(folder / f"{name}-{keep}.db")
+        ledger = fedldp.Ledger(folder / f"{name}-{keep}.db", 4)
+        outbox = Outbox(folder / f"{name}-{keep}-outbox.db")
+        opened += [ledger, outbox]
+        road = https.HTTPSRoad(https.Membership(server.url, name, SECRET, 1), tls)
+        holder = OneVehicle(ledger, lambda: row)
+        agent = Agent(road, holder, ledger, outbox, OPERATOR.public, tick_seconds=TICK_SECONDS)
+        agents.append((agent, road))
+
+    def attend(box, item) -> None:
+        agent, road = item
+        if keep:
+            road._connection = box.setdefault("connection", road._connection)
+        agent.visit()  # which tells it of the job
+        agent.visit()
+        if agent.answered != 1:
+            raise RuntimeError("an agent has not answered")
+        if not keep:
+            road.close()
 
     before = processor_seconds(server.process.pid)
-    in_threads(attend, names[:-1])
-    middle = processor_seconds(server.process.pid)
-    in_threads(attend, names[-1:])
-    wait_until(lambda: server.job("learn").round == 2)
-    after = processor_seconds(server.process.pid)
+    in_threads(attend, agents[:-1])
+    spent = processor_seconds(server.process.pid) - before
     server.stop()
-    return (middle - before) / (AGENTS - 1), after - middle
+    for each in opened:
+        each.close()
+    return spent / (LEDGERS - 1)
 
 
 def one_agent(folder: Path) -> float:
@@ -287,6 +349,7 @@ def main() -> None:
         server.stop()
         kept, step = training_round(folder, keep=True)
         fresh, _ = training_round(folder, keep=False)
+        with_ledgers = [ledger_round(folder, keep=keep) for keep in (True, False)]
         draws = one_agent(folder)
     rows = [
         ("an answer on a kept connection", f"{own * 1e6:,.0f} us"),
@@ -301,6 +364,8 @@ def main() -> None:
         ),
         ("a round of 10,000 agents, kept connections", f"{kept * 1e4:.1f} s"),
         ("the same, new connections", f"{fresh * 1e4:.1f} s"),
+        ("with a ledger file for each agent, kept connections", f"{with_ledgers[0] * 1e4:.1f} s"),
+        ("the same, new connections", f"{with_ledgers[1] * 1e4:.1f} s"),
         ("a step, with the last answer", f"{step:.3f} s"),
         ("memory of the server", f"{memory:.0f} MB"),
         ("answers of one agent of 500,000 vehicles", f"{draws:,.0f} in a second"),

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import mqtt
 import pages
 from pages import Table
+from visits import SECRET, CountedConnection, visit
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "fleet/tests/helpers"))
 
@@ -31,10 +32,9 @@ from engine_cases import OPERATOR, START, answer_to, prepared, statistic
 from fleet_server import OPEN
 from postgresql_server import PostgreSQLServer
 from proxied_fleet import ProxiedFleet
-from road_client import authentic, question_in
 from server_process import HOST, free_port, wait_until
 
-from fedldp_fleet.messages import Acknowledgement, Announcement, Call, Offers, Verdict
+from fedldp_fleet.messages import Call
 from fedldp_fleet.questions import Question
 from fedldp_fleet.server.desk import MOST_AT_ONCE, _Jobs
 from fedldp_fleet.store.base import Member
@@ -43,7 +43,6 @@ from fedldp_fleet.store.postgresql import PostgreSQLStore
 VEHICLES, CONNECTIONS, HANDSHAKES = 3000, 64, 1500
 CONSTANTS = Path(__file__).with_name("fleet_costs.json")
 FORMAT = "fedldp fleet costs 1"
-SECRET = bytes(32)
 
 
 class Costs(NamedTuple):
@@ -55,59 +54,6 @@ class Costs(NamedTuple):
     up: float
     down: float
     stored: float
-
-
-class Connection:
-    """A connection that is kept, and counts its bytes without those of TLS."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self.up = self.down = 0
-
-    async def ask(self, agent: str, method: str, path: str, body: bytes = b"") -> bytes:
-        headers = {"Host": HOST} | authentic(agent, SECRET, method, path, body)
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        sent = f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
-        self._writer.write(sent)
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        status, _, rest = head.partition(b"\r\n")
-        if b" 200 " not in status:
-            raise RuntimeError(status.decode())
-        [length] = [
-            int(line.split(b":")[1])
-            for line in rest.split(b"\r\n")
-            if line.lower().startswith(b"content-length:")
-        ]
-        found = await self._reader.readexactly(length)
-        self.up += len(sent)
-        self.down += len(head) + length
-        return found
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-async def visits(fleet: ProxiedFleet, agents: Iterable[str]) -> Connection:
-    """Let some agents answer, one after another, on one connection; return it."""
-    reader, writer = await asyncio.open_connection(HOST, fleet.port, ssl=fleet.context)
-    connection, asked = Connection(reader, writer), None
-    for agent in agents:
-        body = Call({"spring": 1}).to_bytes()
-        [offer] = Offers.from_bytes(await connection.ask(agent, "POST", "/v1/call", body)).offers
-        if asked is None:
-            path = f"/v1/question/{question_in(offer)}"
-            asked = Question.from_bytes(await connection.ask(agent, "GET", path))
-        said = Announcement("spring", 1).to_bytes()
-        if await connection.ask(agent, "POST", "/v1/announce", said) != b"\1":
-            raise RuntimeError("a place is lost")
-        answer = answer_to(asked, agent).to_bytes()
-        reply = Acknowledgement.from_bytes(
-            await connection.ask(agent, "POST", "/v1/answer", answer)
-        )
-        if reply.verdict is not Verdict.COUNTED:
-            raise RuntimeError(f"an answer is {reply.verdict}")
-    connection.close()
-    return connection
 
 
 def seconds_of(process: int) -> float:
@@ -148,11 +94,17 @@ def measure(processes: int, database: PostgreSQLServer | None) -> Costs:
         def seconds() -> dict[str, float]:
             return {name: sum(map(seconds_of, some)) for name, some in watched.items()}
 
-        async def all_visits() -> list[Connection]:
-            agents = [f"car-{number}" for number in range(VEHICLES)]
+        async def all_visits() -> list[CountedConnection]:
             return await asyncio.gather(
-                *(visits(fleet, agents[first::CONNECTIONS]) for first in range(CONNECTIONS))
+                *(visits(range(first, VEHICLES, CONNECTIONS)) for first in range(CONNECTIONS))
             )
+
+        async def visits(numbers: Iterable[int]) -> CountedConnection:
+            connection, asked = await CountedConnection.to(fleet.port, fleet.context), None
+            for number in numbers:
+                asked = await visit(connection, f"car-{number}", "spring", asked, b"")
+            connection.close()
+            return connection
 
         before, size = seconds(), stored_bytes(fleet, database)
         connections = asyncio.run(all_visits())
