@@ -24,7 +24,7 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
-	test-accountant test-deploy test-faults test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-site test-monitor test-public \
+	test-accountant test-deploy test-faults test-chaos test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-site test-monitor test-public \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs ten-million bench-distributions bench-regression \
 	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist solutions mutation clean
 
@@ -90,8 +90,16 @@ test-accountant: $(VENV)/accountant.done  ## bounds of many answers, against dp-
 test-simulation: $(VENV)/simulation.done  ## apps in Flower's simulation, on Ray
 	$(BIN)/pytest -m simulation fleet/tests/flower
 
-test-faults: $(VENV)/test.done  ## the processes of a fleet are killed, starved and cut off: needs root for cuts and full disks
+test-faults: $(VENV)/test.done  ## processes, networks, disks and clocks of a fleet fail: needs root
 	$(BIN)/pytest -m 'faults and not postgresql' fleet
+
+# An hour. Smaller: make test-chaos CHAOS_VEHICLES=300 CHAOS_KILLS=4 CHAOS_MINUTES=2
+test-chaos: export CHAOS_VEHICLES ?= 10000
+test-chaos: export CHAOS_KILLS ?= 50
+test-chaos: export CHAOS_MINUTES ?= 55
+test-chaos: export CHAOS_SUMMARY ?= chaos.json
+test-chaos: $(VENV)/test.done  ## every part of a fleet of 10,000 vehicles is killed 50 times: needs mosquitto, nginx, PostgreSQL
+	$(BIN)/pytest -m chaos fleet
 
 # The units run in a systemd that is booted for them: apt-get install systemd-container
 test-hostile: $(VENV)/test.done  ## a fleet in its systemd units, whose accounts are kept apart: needs root

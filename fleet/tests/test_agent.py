@@ -72,6 +72,20 @@ def test_a_statistic_is_answered_in_two_calls(party, store):
     assert agent.outbox.counts() == {"spring": {"counted": 1}}
 
 
+def test_an_agent_comes_back_soon_while_it_has_an_answer_to_send(party):
+    """Its round is open for some time only; others leave a server alone that is away for long."""
+    agent = party(statistic(wanted=1))
+    agent.road.before = {"call", "deliver"}
+    assert [agent.visit() for _ in range(9)] == [5, 10, 20, 40, 80, 160, 320, 640, 900]
+    agent.road.before = {"deliver"}
+    agent.visit()  # it learns of the job
+    agent.visit()
+    assert [agent.visit() for _ in range(5)] == [10, 20, 30, 30, 30]
+    agent.road.before = set()
+    agent.visit()
+    assert agent.outbox.counts() == {"spring": {"counted": 1}}
+
+
 def test_a_training_is_answered_once(party, store):
     agent = party(training(rounds=2, group=1))
     agent.visit(), agent.visit()

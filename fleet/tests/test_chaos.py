@@ -1,280 +1,258 @@
-"""A fleet of real processes whose server, agents and network fail again and again.
+"""A fleet of real processes whose server, agents, networks, disks and clocks fail again and again.
 
-Real TLS, real ledgers, real files. What fails stays away for a while and returns. In the end
+Real TLS, ledgers, files and networks. What fails stays away for a while and returns. In the end
 nothing is counted twice, nothing that was acknowledged is lost, nobody is over the cap, and hardly
-anything was paid for in vain.
+anything was paid for in vain. The figures are printed.
 """
 
-import contextlib
+import json
 import os
 import random
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from pathlib import Path
+from itertools import cycle
 
 import pytest
-from agent_cases import ALL_ATTRIBUTES
-from engine_cases import OPERATOR, statistic, training
+from engine_cases import OPERATOR, PLAN, statistic, training
+from failures import (
+    AgentProcess,
+    Clock,
+    Disk,
+    Namespace,
+    account,
+    check,
+    compile_clock,
+    missing,
+    sqlite,
+)
 from fleet_server import OPEN
-from server_process import HOST, ServerProcess, wait_until
+from server_process import ServerProcess, wait_until
 
-from fedldp.budget.ledger import Ledger
+from fedldp.results.tally import from_json
 from fedldp_fleet.agent import service
-from fedldp_fleet.agent.outbox import Outbox
-from fedldp_fleet.engine import vehicles_in
 from fedldp_fleet.server import backup
 from fedldp_fleet.server.folder import ServerFolder
 from fedldp_fleet.store.base import DONE
 
-AGENTS, VEHICLES, CAP = 4, 25, 4.0
+AGENTS, VEHICLES, ROUNDS = 4, 25, 10
+EVERYBODY = AGENTS * VEHICLES
+COST = 2  # of an answer
 SCHEDULE = replace(OPEN, answer_seconds=5.0, round_seconds=60.0)
-LARGEST_WASTE = 0.005  # of what is spent, if all that fails returns within half a round
-PATIENCE = 300.0
+PATIENCE = 1800.0
+KILLS = int(os.environ.get("FEDLDP_KILLS", "50"))  # of the server, and as many of agents
+DAY = 86_400
 
-FEW = int(os.environ.get("FEDLDP_KILLS", "6"))  # of each kind; 50 were tried before the release
-pytestmark = pytest.mark.faults
-
-
-class Network:
-    """A way to the server that can be cut: every connection breaks, and none is made."""
-
-    def __init__(self, port):
-        self.server, self.is_cut = port, False
-        self.listening = socket.create_server((HOST, 0))
-        self.port = self.listening.getsockname()[1]
-        self.open = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self):
-        while True:
-            try:
-                near, _ = self.listening.accept()
-            except OSError:
-                return
-            if self.is_cut:
-                near.close()
-                continue
-            try:
-                far = socket.create_connection((HOST, self.server))
-            except OSError:
-                near.close()
-                continue
-            self.open += [near, far]
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
-
-    def _pass(self, one, other):
-        with contextlib.suppress(OSError):
-            while data := one.recv(1 << 16):
-                other.sendall(data)
-        for each in (one, other):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def cut(self):
-        self.is_cut = True
-        for each in list(self.open):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def mend(self):
-        self.is_cut = False
-
-    def close(self):
-        self.cut()
-        for each in (self.listening, *self.open):
-            each.close()
-
-
-class AgentProcess:
-    """An agent's folder, and the process that runs it."""
-
-    def __init__(self, folder, url, code, authority):
-        self.folder, self.process = folder, None
-        folder.mkdir()
-        (folder / "operator.pub").write_text(OPERATOR.public.text)
-        (folder / "schema.toml").write_text(ALL_ATTRIBUTES.to_toml())
-        rows = "".join(f"{folder.name}-{i},30,0.25,yes\n" for i in range(VEHICLES))
-        (folder / "rows.csv").write_text(f"id,speed,load,late\n{rows}")
-        (folder / "agent.toml").write_text(
-            f'cap = "{CAP}"\noperator = "operator.pub"\ndata = "rows.csv"\n'
-            'schema = "schema.toml"\nvehicle = "id"\ntick = 0.05\n'
-        )
-        Ledger.create(folder / "ledger.db", CAP).close()
-        service.join(folder / "network", url, code, authority)
-
-    def start(self):
-        command = [sys.executable, "-m", "fedldp_fleet", "agent", "run", str(self.folder)]
-        with (self.folder / "log").open("ab") as log:
-            environment = os.environ | {"OMP_NUM_THREADS": "1"}
-            self.process = subprocess.Popen(command, stderr=log, env=environment)
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def answers(self):
-        """Return how often each vehicle has answered each job, and what each has spent."""
-        with Ledger(self.folder / "ledger.db", CAP) as ledger:
-            lines = Counter((line.vehicle_id, line.job) for line in ledger.history())
-            return lines, ledger.totals()
-
-    def verdicts(self):
-        outbox = Outbox(self.folder / "outbox.db")
-        with contextlib.closing(outbox):
-            return outbox.counts()
+_MISSING = (
+    missing("ip", "mount", "cc") if os.geteuid() == 0 else "needs root, for networks and disks"
+)
+pytestmark = [pytest.mark.faults, pytest.mark.skipif(bool(_MISSING), reason=_MISSING)]
 
 
 class Fleet:
-    def __init__(self, folder):
-        self.server = ServerProcess(folder / "server").start()
-        self.network = Network(self.server.port)
-        url, authority = f"https://{HOST}:{self.network.port}", self.server.path / "ca.pem"
-        codes = [self.server.enroll(f"agent-{i}", VEHICLES) for i in range(AGENTS)]
-        self.agents = [
-            AgentProcess(folder / f"agent-{i}", url, code, authority)
-            for i, code in enumerate(codes)
-        ]
-        wanted = AGENTS * VEHICLES
-        self.jobs = {"spring": wanted, "learn": wanted}
-        self.server.add(statistic("spring", wanted, SCHEDULE), OPERATOR)
-        self.server.add(training("learn", 10, wanted // 10, SCHEDULE), OPERATOR)
-        for agent in self.agents:
-            agent.start()
+    """A server and agents, each agent in a network of its own, on two small disks."""
 
-    def close(self):
-        for agent in self.agents:
-            if agent.process is not None and agent.process.poll() is None:
-                agent.kill()
-        self.server.stop()
-        self.network.close()
+    def __init__(self, folder, stack, jobs):
+        library = compile_clock(folder)
+        self.disks = {}
+        for name in ("server", "agents", "second"):
+            self.disks[name] = Disk(folder / name, 16)
+            stack.callback(self.disks[name].close)
+        networks = [Namespace() for _ in range(AGENTS)]
+        for each in networks:
+            stack.callback(each.close)
+        self.clock = Clock(library, folder / "server.clock")
+        self.server = ServerProcess(
+            folder / "server/folder",
+            hosts=[each.machine for each in networks],
+            environment=self.clock.environment,
+            second=str(folder / "second"),
+            idle_poll=2,
+        ).start()
+        stack.callback(self.server.stop)
+        self.agents = []
+        for number, network in enumerate(networks):
+            clock = Clock(library, folder / f"{number}.clock")
+            agent = AgentProcess(
+                folder / f"agents/agent-{number}",
+                VEHICLES,
+                COST * jobs,
+                prefix=network.command(),
+                environment=clock.environment,
+            )
+            agent.clock, agent.network = clock, network
+            code = self.server.enroll(agent.folder.name, VEHICLES)
+            url = f"https://{network.machine}:{self.server.port}"
+            service.join(agent.folder / "network", url, code, self.server.path / "ca.pem")
+            stack.callback(agent.close)
+            agent.start()
+            self.agents.append(agent)
+        self.jobs = []
+
+    def add(self, job):
+        self.server.add(job, OPERATOR)
+        self.jobs.append(job.name)
+
+    def add_both(self, name):
+        """Add a statistic and a training that want an answer of everybody."""
+        self.add(statistic(f"{name}-statistic", EVERYBODY, SCHEDULE))
+        self.add(training(f"{name}-training", ROUNDS, EVERYBODY // ROUNDS, SCHEDULE))
 
     def is_done(self):
         return all(self.server.job(name).state == DONE for name in self.jobs)
 
-    def stored(self, job):
-        """Return the vehicles of all answers that the server has."""
+    def is_settled(self):
+        return all(agent.is_settled() for agent in self.agents)
 
-        def count(store):
-            rounds = [row.number for row in store.rounds(job)]
-            return sum(vehicles_in(a) for number in rounds for a in store.answers(job, number))
+    def calls(self):
+        """Return how often each agent has called since it was started."""
+        return [json.loads((a.folder / "state.json").read_text())["calls"] for a in self.agents]
 
-        return self.server.read(count)
+    def wait(self):
+        """Wait until all jobs have ended and all answers are acknowledged."""
+        wait_until(self.is_done, PATIENCE)
+        wait_until(self.is_settled, PATIENCE)
 
-    def check(self):
-        """See that the ledgers, the outboxes and the server tell one story."""
-        spent, kept = Counter(), Counter()
+    def finish(self):
+        """Wait, end the agents, and return the figures."""
+        self.wait()
         for agent in self.agents:
-            lines, totals = agent.answers()
-            assert set(lines.values()) <= {1}  # nobody answered a job twice
-            assert all(total <= CAP for total in totals.values())
-            spent.update(job for _, job in lines)
-            for job, said in agent.verdicts().items():
-                assert said.keys() <= {"counted", "late"}
-                kept[job] += said.get("counted", 0)
-        for job, wanted in self.jobs.items():
-            stored = self.stored(job)
-            assert stored <= spent[job] <= wanted  # nothing is counted twice
-            assert spent[job] - stored <= LARGEST_WASTE * spent[job]
-            answers = self.server.read(
-                lambda store, job=job: sum(
-                    len(list(store.answers(job, row.number))) for row in store.rounds(job)
-                )
-            )
-            assert kept[job] <= answers  # nothing that was acknowledged is lost
+            agent.kill()
+        return account(self.agents, self.stored())
+
+    def stored(self):
+        """Return the vehicles of all answers that the server has."""
+        query = "SELECT job, round, identifier, vehicles FROM answers"
+        with closing(sqlite(self.server.path / "server.db")) as store:
+            return {tuple(key): vehicles for *key, vehicles in store.execute(query)}
+
+    def reports(self, name):
+        """Return how many answers the result of a statistic has."""
+        return from_json(self.server.job(name).result, PLAN).reports
+
+    # What fails: each takes a while, and ends
+
+    def fail(self, victim, rng):
+        agent = rng.choice(self.agents)
+        if victim in ("server", "agent"):
+            self._kill(agent if victim == "agent" else self.server, rng)
+        elif victim == "network":
+            self._cut(rng.sample(self.agents, rng.randint(1, AGENTS)), rng)
+        elif victim == "clock of the server":
+            self._jump(self.clock, (-20, 20), rng)
+        elif victim == "clock of an agent":
+            self._jump(agent.clock, (-DAY, -600, -30, 30, 600, DAY), rng)
+        elif victim == "disk of the server":
+            self._fill(self.disks["server"], self.server, rng)
+        else:
+            self._fill(self.disks["agents"], agent, rng)
+
+    def _kill(self, process, rng):
+        process.kill()
+        time.sleep(rng.uniform(0.0, 0.5))
+        process.start()
+
+    def _cut(self, agents, rng):
+        for agent in agents:
+            agent.network.cut()
+        time.sleep(rng.uniform(0.0, 2.0))
+        for agent in agents:
+            agent.network.mend()
+
+    def _jump(self, clock, jumps, rng):
+        clock.jump(rng.choice(jumps))
+        time.sleep(rng.uniform(0.0, 2.0))
+        clock.jump(0)
+
+    def _fill(self, disk, process, rng):
+        """Fill a disk; half of the times, kill a process that needs it meanwhile."""
+        disk.fill()
+        time.sleep(rng.uniform(0.0, 2.0))
+        is_killed = rng.random() < 0.5
+        if is_killed:
+            process.kill()
+        disk.make_room()
+        if is_killed:
+            process.start()
 
 
 @pytest.fixture
-def fleet(tmp_path):
-    found = Fleet(tmp_path)
-    yield found
-    found.close()
+def make_fleet(tmp_path):
+    with ExitStack() as stack:
+        yield lambda jobs: Fleet(tmp_path, stack, jobs)
 
 
-def test_whatever_fails_nothing_is_lost_or_counted_twice(fleet):
+@pytest.fixture
+def tell(capsys):
+    """Return a function that prints figures, whether the test passes or not."""
+
+    def tell(figures):
+        with capsys.disabled():
+            print(f"\n{json.dumps(figures, indent=2)}")
+
+    return tell
+
+
+def test_whatever_fails_nothing_is_lost_or_counted_twice(make_fleet, tell):
     rng = random.Random(33)
-    victims = [*["server"] * FEW, *["agent"] * FEW, *["network"] * FEW]
+    few, fewer = max(1, KILLS // 4), max(1, KILLS // 8)
+    failures = {"server": KILLS, "agent": KILLS, "network": KILLS}
+    failures |= {"clock of the server": few, "clock of an agent": few}
+    failures |= {"disk of the server": fewer, "disk of the agents": fewer}
+    victims = [victim for victim, times in failures.items() for _ in range(times)]
     rng.shuffle(victims)
-    for victim in victims:
+    pairs = max(1, len(victims) // 10)
+    openings = {len(victims) * pair // pairs for pair in range(pairs)}
+    fleet = make_fleet(2 * pairs)  # answers that each vehicle can pay
+    meanwhile = Counter()
+    for number, victim in enumerate(victims):
+        if number in openings:
+            fleet.add_both(f"job-{number}")
         time.sleep(rng.uniform(0.0, 0.8))  # a random moment, not a time that is waited for
-        if victim == "server":
-            fleet.server.kill()
-            time.sleep(rng.uniform(0.0, 0.5))
-            fleet.server.start()
-        elif victim == "agent":
-            agent = rng.choice(fleet.agents)
-            agent.kill()
-            time.sleep(rng.uniform(0.0, 0.5))
-            agent.start()
-        else:
-            fleet.network.cut()
-            time.sleep(rng.uniform(0.0, 0.5))
-            fleet.network.mend()
-    wait_until(fleet.is_done, PATIENCE)
-    for agent in fleet.agents:
-        wait_until(lambda agent=agent: _is_settled(agent), PATIENCE)
-        agent.kill()
-    fleet.check()
+        meanwhile["work" if not fleet.is_done() else "idle"] += 1
+        fleet.fail(victim, rng)
+    fleet.wait()
+    heard = fleet.calls()
+    fleet.server.add(statistic("beyond", EVERYBODY, SCHEDULE), OPERATOR)  # which nobody can pay
+    wait_until(
+        lambda: all(now > old + 1 for now, old in zip(fleet.calls(), heard, strict=True)), PATIENCE
+    )
+    figures = fleet.finish()
+    tell({"failures": failures, "failures during": dict(meanwhile), **figures})
+    check(figures)
+    for name in fleet.jobs:
+        if name.endswith("statistic"):
+            assert fleet.reports(name) == EVERYBODY
+    assert meanwhile["work"] > meanwhile["idle"]
 
 
-def _is_settled(agent):
-    return all("pending" not in said for said in agent.verdicts().values())
-
-
-def test_a_server_that_is_restored_gets_everything_again(fleet, tmp_path):
-    """From a backup that was made before the first answer, while agents answer."""
+def test_a_server_that_is_restored_gets_everything_again(make_fleet, tmp_path, tell):
+    """From a backup of before the first answer, while it and its agents are killed."""
+    rng = random.Random(34)
+    fleet = make_fleet(2)
     copy = tmp_path / "backup"
+    fleet.add_both("job")
     backup.back_up(fleet.server.folder, copy)
-    wait_until(lambda: fleet.stored("spring") > 0, PATIENCE)
+    wait_until(lambda: fleet.server.job("job-training").round > 2, PATIENCE)
+    for victim, _ in zip(cycle(["server", "agent", "network"]), range(6), strict=False):
+        fleet.fail(victim, rng)
     fleet.server.kill()
-    shutil.move(fleet.server.path, tmp_path / "lost")
-    backup.restore(copy, fleet.server.path)
+    before = fleet.stored()
+    shutil.rmtree(fleet.server.path)
+    backup.restore(copy, fleet.server.path, tmp_path / "second")
     fleet.server.folder = ServerFolder.load(fleet.server.path)
     fleet.server.start()
-    wait_until(lambda: fleet.server.job("spring").state == DONE, PATIENCE)
-    for agent in fleet.agents:
-        wait_until(lambda agent=agent: _is_settled(agent), PATIENCE)
-        agent.kill()
-    spent = Counter()
-    for agent in fleet.agents:
-        lines, _ = agent.answers()
-        assert set(lines.values()) <= {1}
-        spent.update(job for _, job in lines)
-    assert fleet.stored("spring") == spent["spring"] == fleet.jobs["spring"]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
-def test_a_server_whose_disk_is_full_acknowledges_nothing_and_loses_nothing(tmp_path):
-    """Its agents keep what they have drawn, and send it when there is room again."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(disk)], capture_output=True
+    for victim, _ in zip(cycle(["server", "agent", "network"]), range(6), strict=False):
+        fleet.fail(victim, rng)
+    figures = fleet.finish()
+    # Answers to rounds from which the training had learned are late now: its state has them.
+    learned = {key: v for key, v in before.items() if key not in fleet.stored()}
+    assert {job for job, _, _ in learned} <= {"job-training"}
+    figures["learned from before"] = sum(learned.values())
+    tell(figures)
+    check(
+        figures | {"waste": figures["waste"] - sum(learned.values()) / figures["answers spent for"]}
     )
-    if mounted.returncode:
-        pytest.skip("this machine lets nobody mount a disk")
-    try:
-        fleet = Fleet(disk)
-        try:
-            filler = Path(disk / "filler")
-            with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-                while file.write(bytes(4096)):
-                    pass
-            time.sleep(2.0)  # whatever happens meanwhile: nothing may be lost
-            filler.unlink()
-            wait_until(fleet.is_done, PATIENCE)
-            for agent in fleet.agents:
-                wait_until(lambda agent=agent: _is_settled(agent), PATIENCE)
-                agent.kill()
-            fleet.check()
-        finally:
-            fleet.close()
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
+    assert fleet.reports("job-statistic") == EVERYBODY

@@ -32,7 +32,7 @@ RULES = ROOT / "deploy" / "prometheus" / "fedldp-rules.yml"
 CONFIG = RULES.with_name("prometheus.yml")
 DASHBOARD = ROOT / "deploy" / "grafana" / "fedldp-dashboard.json"
 RULE_TESTS = Path(__file__).parent / "fixtures" / "rules_test.yml"
-PAGE = ROOT / "docs" / "monitoring.md"
+PAGE = ROOT / "docs" / "operations.md"
 
 NOW = datetime.datetime.now(datetime.UTC)
 OPEN = Schedule(NOW - datetime.timedelta(hours=1), NOW + datetime.timedelta(hours=1))

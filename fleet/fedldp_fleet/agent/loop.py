@@ -44,6 +44,7 @@ from .roads import Road, RoadError
 TICK_SECONDS = 1.0
 RETRY_SECONDS = 5.0  # until the first attempt after the server could not be reached
 LONGEST_RETRY_SECONDS = 900.0
+LONGEST_RESEND_SECONDS = 30.0  # of an agent whose answer must arrive while its round is open
 QUESTION_CACHE_BYTES = 1 << 25
 KEPT_AFTER_CLOSE = datetime.timedelta(days=30)  # for a server that is restored
 
@@ -158,9 +159,16 @@ class Agent:
             self._tell_once(self.trouble)
             self._failures += 1
             longest = RETRY_SECONDS * 2.0 ** min(self._failures - 1, 10)
-            return self._spread(0.5, 1.0) * min(longest, LONGEST_RETRY_SECONDS)
+            most = LONGEST_RESEND_SECONDS if self._has_to_send() else LONGEST_RETRY_SECONDS
+            return self._spread(0.5, 1.0) * min(longest, most)
         self._failures, self.trouble = 0, ""
         return seconds
+
+    def _has_to_send(self) -> bool:
+        try:
+            return bool(self._outbox.pending() or self._outbox.unsettled())
+        except OSError:  # the disk fails: there may be something
+            return True
 
     def visit(self) -> float:
         """Call once, send what is to be sent, answer what is asked; return when to call again.

@@ -90,8 +90,8 @@ class Process:
 class ProxiedFleet(ServerProcess):
     """A folder, its processes, and nginx before them: agents see the latter alone."""
 
-    def __init__(self, path: Path, database: str, processes: int = 2) -> None:
-        super().__init__(path, database=database, tls=False)
+    def __init__(self, path: Path, database: str, processes: int = 2, **entries) -> None:
+        super().__init__(path, database=database, tls=False, **entries)
         self.processes = [Process(path) for _ in range(processes)]
         self.port = free_port()
         self.nginx = None

@@ -29,11 +29,17 @@ def free_port():
 class ServerProcess:
     """A folder, and the process that serves it."""
 
-    def __init__(self, path: Path, database: str = "", tls: bool = True, **entries) -> None:
+    def __init__(
+        self, path: Path, database: str = "", tls: bool = True, hosts=(), environment=(), **entries
+    ) -> None:
         self.path, self.port, self.page_port = path, free_port(), free_port()
+        self._environment = dict(environment)
         if not path.exists():
-            where = {"listen": f"{HOST}:{self.port}", "page": f"{HOST}:{self.page_port}"}
-            folders.init(path, **where, database=database, tls=tls)
+            where = {
+                "listen": f"{'0.0.0.0' if hosts else HOST}:{self.port}",
+                "page": f"{HOST}:{self.page_port}",
+            }
+            folders.init(path, hosts, **where, database=database, tls=tls)
             with (path / folders.CONFIG).open("a") as config:
                 for name, value in entries.items():
                     config.write(f"{name} = {json.dumps(value)}\n")
@@ -73,7 +79,7 @@ class ServerProcess:
     def start(self):
         command = [sys.executable, "-m", "fedldp", "server", "run", str(self.path)]
         with (self.path / "log").open("a") as log:
-            environment = os.environ | {"OMP_NUM_THREADS": "1"}
+            environment = os.environ | {"OMP_NUM_THREADS": "1"} | self._environment
             self.process = subprocess.Popen(command, stderr=log, env=environment)
         until = time.monotonic() + PATIENCE
         while True:
