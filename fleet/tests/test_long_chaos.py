@@ -40,8 +40,8 @@ SUMMARY = os.environ.get("CHAOS_SUMMARY", "")
 
 LARGE, SMALL = max(8, VEHICLES // 200), max(4, VEHICLES // 400)  # agents with many, and with one
 ROUNDS = OPENINGS = 20
-SHARE, GROUP = 2 * VEHICLES // 5, VEHICLES // 25  # that a statistic wants, and a round
-CAP = 2 * 12  # for 12 answers: the jobs want 8.8 of each vehicle
+SHARE, GROUP = 2 * VEHICLES // 5, VEHICLES // 50  # that a statistic wants, and a round
+CAP = 2 * 12  # for 12 answers: the jobs want 8.4 of each vehicle
 LONGEST_DEAD = 10.0  # seconds
 BROKEN = (OSError, AssertionError)  # what a part says while another one is away
 

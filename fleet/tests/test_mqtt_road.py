@@ -2,15 +2,19 @@
 
 import asyncio
 import dataclasses
+import json
 import random
+import re
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 
 import pytest
-from brokers import Broker
+from brokers import Broker, matches
 from engine_cases import OPERATOR, PLAN, answer_to, new_engine, statistic, training
 from fleet_server import OPEN, running
+from mosquitto_broker import PAGE
 from mqtt_cases import LOT, TOPICS, agent_of, end, visit_until_answered, wait_until
 
 from fedldp.results.tally import from_json
@@ -229,6 +233,78 @@ def test_answers_and_questions_are_as_long_as_the_broker_takes(server, broker, a
     wait_until(lambda: depot.visit() is None or depot.spent() == 2 * min(300, most))
     sent = [len(message.payload) for name, message in broker.published if name == "depot"]
     assert max(sent) <= 3000
+
+
+def test_answers_are_as_long_as_the_operator_says_that_the_broker_takes(tmp_path, broker, agents):
+    """As AWS IoT Core takes less than it says: `broker_most_bytes` in server.toml."""
+    most_bytes = 2000
+    options = {"operator": OPERATOR, "connect": broker.connect, "most_bytes": most_bytes}
+    with running(tmp_path, **options) as server:
+        server.enroll("depot", vehicles=3000)
+        opened(server, broker, statistic(wanted=3000, schedule=OPEN))
+        depot = agents("depot", vehicles=3000)
+        wait_until(lambda: depot.visit() is None or depot.spent() == 2 * 3000)
+    sent = [len(message.payload) for name, message in broker.published if name == "depot"]
+    assert most_bytes / 2 < max(sent) <= most_bytes
+
+
+def emqx_rules(page, name):
+    """Return what an agent may do by the rules for EMQX: a function of the action and the topic."""
+    [rules] = re.findall(r"(?s)```erlang\n(.*?)```", page)
+    listed = re.findall(r"(?s)\{allow, all, (\w+), \[(.*?)\]\}", rules)
+    assert rules.endswith("{deny, all}.\n")
+
+    def may(action, topic):
+        return any(
+            matches(pattern.replace("${clientid}", name).replace("${username}", name), topic)
+            for allowed, patterns in listed
+            for pattern in re.findall(r'"(.*?)"', patterns)
+            if allowed == action
+        )
+
+    return may
+
+
+def aws_rules(page, name):
+    """Return the same for the policy of AWS IoT Core, whose `*` stands for any characters."""
+    [policy] = re.findall(r"(?s)```json\n(\{\"Version\".*?)```", page)
+    kinds = {"publish": ("iot:Publish", "topic"), "subscribe": ("iot:Subscribe", "topicfilter")}
+
+    def may(action, topic):
+        allowed, kind = kinds[action]
+        asked = f"arn:aws:iot:REGION:ACCOUNT:{kind}/{topic}"
+        return any(
+            fnmatchcase(asked, re.sub(r"\$\{iot:[\w.:]+\}", name, pattern))
+            for statement in json.loads(policy)["Statement"]
+            if statement["Action"] == allowed
+            for pattern in [statement["Resource"]]
+            for pattern in ([pattern] if isinstance(pattern, str) else pattern)
+        )
+
+    return may
+
+
+@pytest.mark.parametrize("rules_of", [emqx_rules, aws_rules])
+def test_the_rules_on_the_page_let_an_agent_do_what_it_does_and_no_more(
+    server, broker, agents, rules_of
+):
+    """As the page has them, for a client identifier that is the thing or the certificate's name."""
+    server.enroll("car-7")
+    opened(server, broker, statistic(wanted=1, schedule=OPEN))
+    agent = agents("car-7")
+    visit_until_answered(agent)
+    may = rules_of(PAGE.read_text("utf-8"), "car-7")
+    subscribed = {topic for name, topic in broker.subscribed if name == "car-7"}
+    assert len(subscribed) == 4
+    assert all(may("subscribe", topic) for topic in subscribed)
+    assert all(may("publish", topic) for topic in broker.sent("car-7"))
+    for topic in (TOPICS.reply("car-8"), TOPICS.asks, "fedldp/north/#", "#"):
+        assert not may("subscribe", topic)
+    for topic in (
+        *(TOPICS.ask("answer", "car-8", "car-7"), TOPICS.ask("answer", "car-7", "car-8")),
+        *(TOPICS.open, TOPICS.reply("car-7"), TOPICS.question("00"), TOPICS.job("00")),
+    ):
+        assert not may("publish", topic)
 
 
 def test_what_is_closed_is_not_retained_any_more(server, broker, agents):

@@ -21,6 +21,7 @@ class Broker:
         self.retained, self.connections = {}, []
         self.clients = []  # every name that has ever connected
         self.published = []  # (client, message)
+        self.subscribed = []  # (client, topic)
         self.copies = lambda _client, _message: 1
         self.is_up, self.most_bytes = True, most_bytes
         self.changed = threading.Condition()
@@ -83,6 +84,7 @@ class Connection:
     def subscribe(self, *topics, certain=False):
         with self.broker.changed:
             self._check()
+            self.broker.subscribed += [(self.client, topic) for topic in topics]
             self.patterns += [each for each in topics if each not in self.patterns]
             for known, (message, since) in self.broker.retained.items():
                 if any(matches(topic, known) for topic in topics):

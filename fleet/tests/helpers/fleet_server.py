@@ -19,6 +19,7 @@ from fedldp.signing import PrivateKey
 from fedldp_fleet import engine, jobs
 from fedldp_fleet.engine import Engine
 from fedldp_fleet.jobs import Schedule
+from fedldp_fleet.mqtt import LARGEST_PACKET
 from fedldp_fleet.server import members
 from fedldp_fleet.server.app import Road, RoadConnection
 from fedldp_fleet.server.desk import Desk
@@ -48,6 +49,7 @@ class FleetServer:
         client_authority=None,
         connect=None,
         admits=0,
+        most_bytes=LARGEST_PACKET,
     ) -> None:
         self.folder, self.operator = folder, operator or PrivateKey.generate()
         self.key = key or PrivateKey.generate()
@@ -65,10 +67,8 @@ class FleetServer:
             certificate.private_key_and_cert_chain_pem.write_to_path(self._certificate)
         self._tls, self.port, self._limits = tls, 0, limits
         self._client_authority = client_authority
-        self._admits, self._connect = (
-            admits,
-            connect,
-        )  # opens connections with a broker, for the MQTT road
+        self._connect = connect  # opens connections with a broker, for the MQTT road
+        self._broker_limits = admits, most_bytes
 
     @property
     def url(self) -> str:
@@ -122,15 +122,8 @@ class FleetServer:
             await self.listener.ready.wait()
             if self._connect is not None:
                 documents = Documents(self.store)
-                given = (
-                    self._desk,
-                    documents,
-                    Topics("north"),
-                    self._connect,
-                    "server-1",
-                    self._admits,
-                )
-                self.mqtt = MQTTServer(*given)
+                given = self._desk, documents, Topics("north"), self._connect, "server-1"
+                self.mqtt = MQTTServer(*given, *self._broker_limits)
                 self.mqtt.start()
             ready.set()
             while not serving.done() and not self.listener.should_exit:
