@@ -26,7 +26,7 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
 	test-accountant test-deploy test-faults test-chaos test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-site test-monitor test-public \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs ten-million bench-distributions bench-regression \
-	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page page page-vehicle docs notebooks dist solutions mutation clean
+	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page man page page-vehicle docs notebooks dist solutions mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -249,6 +249,9 @@ notebooks: $(VENV)/docs.done  ## the notebooks of the documentation, executed
 
 build/docs/notebooks.done: $(VENV)/docs.done tools/site/notebooks.py $(wildcard docs/notebooks/*.ipynb) $(shell find src -name '*.py')
 	@$(MAKE) --no-print-directory notebooks
+
+man: $(VENV)/test.done  ## the manual page, man/fedldp.1, from the helps of all commands
+	$(BIN)/python tools/manual.py man/fedldp.1
 
 live-page: $(VENV)/test.done  ## the pictures of a fleet's live page: needs Chromium
 	$(BIN)/python tools/live_page.py docs/images
