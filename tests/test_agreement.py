@@ -128,7 +128,7 @@ def verdicts(public, text):
 
 
 def forged(public, signature, signed):
-    return signing._written(PublicKey(public), signature, signed)
+    return signing._write(PublicKey(public), signature, signed)
 
 
 def test_keys_of_small_order_and_in_other_forms():

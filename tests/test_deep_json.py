@@ -94,6 +94,6 @@ def test_at_every_depth_a_vehicle_refuses_with_an_error_of_its_own(depth):
             with pytest.raises(ValueError, match=r"^refused: "):
                 read(text, 1)
         signed = f'{{"a":{text},"format":"other"}}'
-        whole = signing._written(KEY.public, KEY.signature(signed.encode()), signed)
+        whole = signing._write(KEY.public, KEY.signature(signed.encode()), signed)
         with pytest.raises(ValueError, match=r"^refused: what was signed is not a"):
             vehicle.signed_document(whole, KEY.public.raw, "fedldp signed job 2")

@@ -111,7 +111,7 @@ def test_there_is_one_text_only(change):
 
 def test_a_document_that_is_not_canonical_is_refused_even_if_it_is_signed():
     for signed in ('{"format": "fedldp greeting 1"}', '{"a":1,"a":2,"format":"fedldp greeting 1"}'):
-        text = signing._written(KEY.public, KEY.signature(signed.encode()), signed)
+        text = signing._write(KEY.public, KEY.signature(signed.encode()), signed)
         with pytest.raises(WireError, match="canonical"):
             verify(KEY.public, text, FORMAT)
 

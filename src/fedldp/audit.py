@@ -376,8 +376,8 @@ class _Cells:
         parts = []
         for first, end in runs[:3].tolist():
             low, high = self.cuts[first], self.cuts[end] if end < len(self.cuts) else None
-            above = f"{_shown(self.values[low])} < " if low >= 0 else ""
-            up_to = f" <= {_shown(self.values[high])}" if high is not None else ""
+            above = f"{_value_text(self.values[low])} < " if low >= 0 else ""
+            up_to = f" <= {_value_text(self.values[high])}" if high is not None else ""
             if high == low + 1:
                 above, up_to = "", up_to.replace("<=", "=", 1)
             parts.append(above + self.name + up_to)
@@ -427,9 +427,9 @@ def _bound(hits: Integers, trials: int, risk: float) -> Floats:
     return result
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if np.ndim(value):
-        return f"({', '.join(_shown(each) for each in value)})"
+        return f"({', '.join(_value_text(each) for each in value)})"
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 

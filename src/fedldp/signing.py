@@ -432,7 +432,7 @@ def sign(private: PrivateKey, document: Mapping[str, Any]) -> str:
     if not isinstance(document.get("format"), str):
         raise DomainError("a document needs an entry `format` to be signed.")
     signed = canonical(dict(document))
-    text = _written(private.public, private.signature(signed.encode()), signed)
+    text = _write(private.public, private.signature(signed.encode()), signed)
     if len(text) > MOST_BYTES:
         raise DomainError(
             f"a signed text must have at most {MOST_BYTES} bytes; got {len(text)}. "
@@ -482,7 +482,7 @@ def verify(
     Traceback (most recent call last):
     fedldp.errors.WireError: not signed by the expected key: ...
     """
-    parsed = _parsed(text)
+    parsed = _parse(text)
     known = {key.fingerprint: key for key in public.keys}
     if parsed["key"] not in known:
         expected = " or ".join(f"{fingerprint[:16]}..." for fingerprint in known)
@@ -526,7 +526,7 @@ def signer_fingerprint(text: str) -> str:
     >>> signer_fingerprint(text) == private.public.fingerprint
     True
     """
-    return _parsed(text)["key"]
+    return _parse(text)["key"]
 
 
 def read_unverified(text: str, format: str) -> dict[str, Any]:  # noqa: A002
@@ -557,7 +557,7 @@ def read_unverified(text: str, format: str) -> dict[str, Any]:  # noqa: A002
     >>> read_unverified(text, "fedldp greeting 1")["hello"]
     'world'
     """
-    return _document(_parsed(text)["signed"], format)
+    return _document(_parse(text)["signed"], format)
 
 
 def format_time(when: datetime.datetime) -> str:
@@ -610,7 +610,7 @@ def parse_time(text: str) -> datetime.datetime:
     return found
 
 
-def _parsed(text: str) -> dict[str, str]:
+def _parse(text: str) -> dict[str, str]:
     """Return the entries of a signed text, which are not checked."""
     if len(text) > MOST_BYTES:
         raise WireError(f"not a {FORMAT!r}: it has more than {MOST_BYTES} characters.")
@@ -639,7 +639,7 @@ def _document(signed: str, format: str) -> dict[str, Any]:  # noqa: A002
     return document
 
 
-def _written(public: PublicKey, signature: bytes, signed: str) -> str:
+def _write(public: PublicKey, signature: bytes, signed: str) -> str:
     head = {
         "format": FORMAT,
         "key": public.fingerprint,

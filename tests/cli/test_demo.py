@@ -19,7 +19,7 @@ from fedldp import _plots as plots
 from fedldp import datasets
 from fedldp.cli.demo import demo_command
 from fedldp.cli.program import program
-from fedldp.cli.runs import TASKS, base_rate, linear, measured
+from fedldp.cli.runs import TASKS, base_rate, holdout_errors, linear
 from fedldp.learn.features import written_out
 from fedldp.learn.settings import Settings
 
@@ -101,7 +101,7 @@ def test_few_flights():
             training = settings.training(task, 8.0, rng, shuffle=False)
             for _ in training:
                 pass
-            errors += measured(test, training).tolist()
+            errors += holdout_errors(test, training).tolist()
         told = document["runs"][number]
         assert told["error"] == np.mean(errors)
         assert told["spread"] == (np.std(errors, ddof=1) if epsilon else None)

@@ -27,7 +27,7 @@ from trips import (
 import fedldp
 from fedldp import _plots as plots
 from fedldp import datasets
-from fedldp.cli.runs import TASKS, HoldoutPoint, base_rate, compared, linear, volume
+from fedldp.cli.runs import TASKS, HoldoutPoint, base_rate, compare_with_baseline, linear, volume
 from fedldp.errors import DomainError
 from fedldp.learn import Network, objective
 from fedldp.learn.layers import Activation, ChannelMean, Conv, Dense
@@ -275,10 +275,10 @@ def test_a_gain_is_measured_against_the_best_constant():
         _, targets = rows.examples.read(slice(None))
         nothing[:, -1] = rows.objective.constant(targets)  # always the same
         nothing = nothing.reshape(-1)
-        found = compared(rows, nothing)
+        found = compare_with_baseline(rows, nothing)
         assert abs(found.gain) < 1e-6
         assert 0 <= found.margin < 1e-6
-        wild = compared(rows, np.full(rows.dimensions, np.nan))
+        wild = compare_with_baseline(rows, np.full(rows.dimensions, np.nan))
         assert not wild.beats_base_rate  # a model that has left all bounds
 
 

@@ -187,7 +187,7 @@ def test_the_transform_counts_exactly(coder):
         wanted = rows[:, np.arange(coder.directions), products].sum(axis=-1)
         np.testing.assert_array_equal(coder.supports(cells), wanted)
         np.testing.assert_array_equal(coder.supports(cells[0]), wanted[0])
-        transformed = [coder._transformed(row) for row in cells if coder.digits > 1]
+        transformed = [coder._transform(row) for row in cells if coder.digits > 1]
         for found, each in zip(transformed, wanted, strict=False):
             np.testing.assert_array_equal(np.rint(found), each)
 

@@ -509,7 +509,7 @@ def test_the_order_of_results_changes_nothing(tmp_path):
     empty = NINE.count([])
     for _ in range(10):
         random.Random(7).shuffle(every)
-        assert counts.merged(empty, every, 20).to_bytes() == whole.to_bytes()
+        assert counts.merge(empty, every, 20).to_bytes() == whole.to_bytes()
 
 
 class PowerCut(BaseException):

@@ -169,9 +169,9 @@ def package(tmp_path, monkeypatch):
     entries = f"[{registry.GROUP}]\ntrips = origins:TOY\nwrong = origins:SCHEMA\n"
     (folder / "entry_points.txt").write_text(entries)
     monkeypatch.syspath_prepend(tmp_path)
-    registry._registered.cache_clear()
+    registry._entry_points.cache_clear()
     yield
-    registry._registered.cache_clear()
+    registry._entry_points.cache_clear()
 
 
 @pytest.mark.usefixtures("package")

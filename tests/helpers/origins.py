@@ -46,7 +46,7 @@ class _Entry(NamedTuple):
 def register(monkeypatch, **origins):
     """Have these data sets registered, and no others."""
     entries = {name: _Entry(origin) for name, origin in origins.items()}
-    monkeypatch.setattr(registry, "_registered", lambda: entries)
+    monkeypatch.setattr(registry, "_entry_points", lambda: entries)
 
 
 def check_about(name):

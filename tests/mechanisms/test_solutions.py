@@ -45,7 +45,7 @@ def test_usual_mechanisms_need_no_solver(name, epsilon, outputs):
 @pytest.mark.usefixtures("unsolvable")
 def test_each_keeps_what_its_mechanism_guarantees():
     for mechanism in shipped()[::7]:
-        channel, factor = mechanism._found  # a channel that is not private cannot be built
+        channel, factor = mechanism._solution  # a channel that is not private cannot be built
         assert channel.epsilon == mechanism.epsilon, mechanism
         assert mechanism._is_kept(channel, factor), mechanism
 
@@ -62,7 +62,7 @@ def test_one_is_what_the_solver_finds(name):
 
 
 def agree(mechanism):
-    (known, factor), (found, other) = mechanism._found, mechanism._find()
+    (known, factor), (found, other) = mechanism._solution, mechanism._find()
     x = np.linspace(-1, 1, 501)
     assert factor == pytest.approx(other, rel=1e-6), mechanism
     np.testing.assert_allclose(known.variance(x), found.variance(x), rtol=1e-4)

@@ -370,8 +370,9 @@ def test_each_number_is_scaled_once(monkeypatch):
 
         return counted
 
-    for module in (parts, inputs, vehicle):
-        monkeypatch.setattr(module, "scaled", counting(module.scaled))
+    names = ((parts, "scale_and_clip"), (inputs, "scale_and_clip"), (vehicle, "scaled"))
+    for module, name in names:
+        monkeypatch.setattr(module, name, counting(getattr(module, name)))
     plan.report([row] * 100, fedldp.source(1))
     assert sum(counts) == 100 * 4
     counts.clear()

@@ -18,7 +18,7 @@ from fedldp.errors import DomainError
 from fedldp.mechanisms import HMTP, Dominant, Duchi
 from fedldp.plan.parts import Part
 from fedldp.plan.strategies import Paper, Sample, Split
-from fedldp.results.estimate import ESTIMATORS, TARGETS, Frequencies, Mean, described
+from fedldp.results.estimate import ESTIMATORS, TARGETS, Frequencies, Mean, results_of
 
 SCHEMA = Schema.of(
     age=(0, 100),
@@ -378,7 +378,7 @@ def test_attributes_with_one_coder_are_estimated_as_each_alone(estimator):
     assert len(blocks) == len(schema)
     assert len(list(part.by_coder(cells))) == 3
     for coder, attribute, own in blocks:
-        [alone] = described(
+        [alone] = results_of(
             [attribute], coder.moments(own), part, tally.reports, estimator,
             of="population", confidence=0.95, number=13,
         )  # fmt: skip

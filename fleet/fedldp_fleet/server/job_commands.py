@@ -9,12 +9,20 @@ import click
 from fedldp.cli.options import (
     STEP_OPTIONS,
     STRATEGY_OPTIONS,
-    declared,
+    declared_option,
     pop_strategy,
     step_options,
     with_steps,
 )
-from fedldp.cli.plans import INPUT, OUTPUT, add, answer_options, check_paper, given, read_schema
+from fedldp.cli.plans import (
+    INPUT,
+    OUTPUT,
+    add,
+    answer_options,
+    check_paper,
+    given_options,
+    read_schema,
+)
 from fedldp.cli.quantile import number_of, quantile_options
 from fedldp.cli.runs import NETWORK, TASKS, chosen_model, network_file_option, network_options
 from fedldp.errors import DomainError
@@ -210,8 +218,8 @@ def quantile_command(
     type=click.IntRange(1),
     help="Divide the vehicles among so many rounds.  [default: what follows from the group]",
 )
-@declared(Settings, "epsilon", type=float)
-@declared(
+@declared_option(Settings, "epsilon", type=float)
+@declared_option(
     Sample,
     "mechanism",
     type=click.Choice([AUTO, *mechanism_names()]),
@@ -219,17 +227,17 @@ def quantile_command(
     "directions, which need none.",
     metavar="NAME",
 )
-@declared(Settings, "strategy")
+@declared_option(Settings, "strategy")
 @answer_options
-@declared(Directions, "mean_length", default=None)
-@declared(Directions, "fleet")
-@declared(Settings, "bound")
-@declared(Settings, "group")
+@declared_option(Directions, "mean_length", default=None)
+@declared_option(Directions, "fleet")
+@declared_option(Settings, "bound")
+@declared_option(Settings, "group")
 @step_options
-@declared(Settings, "max_iter", "max_rounds")
-@declared(Settings, "alpha", "regularization")
-@declared(Settings, "survey")
-@declared(Settings, "survey_share")
+@declared_option(Settings, "max_iter", "max_rounds")
+@declared_option(Settings, "alpha", "regularization")
+@declared_option(Settings, "survey")
+@declared_option(Settings, "survey_share")
 @schedule_options
 @place_options
 def training_command(
@@ -272,9 +280,9 @@ def training_command(
     if paper:
         check_paper(*(each for each in options if each in PAPER_DECIDES))
         open_options = {each: options[each] for each in options if each not in PAPER_DECIDES}
-        if not given("alpha"):
+        if not given_options("alpha"):
             open_options.pop("alpha")
-        chosen = mechanism if given("mechanism") else PAPER_MECHANISM
+        chosen = mechanism if given_options("mechanism") else PAPER_MECHANISM
         settings = Settings.paper(epsilon, chosen, **open_options)
     else:
         strategy = pop_strategy(options | {"mechanism": mechanism}, gradients=True)
@@ -286,7 +294,7 @@ def training_command(
     columns = read_schema(schema)
     objective = (goal or goal_of(columns[target])).name
     model = work.first_model(objective, columns, target, make, settings.reference)
-    steps = {each: stepping[each] for each in given(*stepping)}
+    steps = {each: stepping[each] for each in given_options(*stepping)}
     settings = with_steps(settings, model.layers is None, **steps)
     job = work.training(name, model, settings, vehicles, schedule, rounds)
     _place(JobFile(job, _public(server)), server, key, output)

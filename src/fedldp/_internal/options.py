@@ -165,7 +165,7 @@ def validate(instance: Any) -> None:
     """Validate the options of a frozen dataclass, and store them in their plain form."""
     for name, declared in options(type(instance)).items():
         if declared.rule is not None:
-            value = checked(declared.rule, name, getattr(instance, name))
+            value = valid_value(declared.rule, name, getattr(instance, name))
             object.__setattr__(instance, name, value)
 
 
@@ -183,7 +183,7 @@ def document(declaring: type | None = None, **texts: str) -> Callable[[Kind], Ki
     def decorate(kind: Kind) -> Kind:
         if kind.__doc__ is not None:  # as it is with python -OO
             text_so_far = inspect.cleandoc(kind.__doc__)
-            described = _described(kind if declaring is None else declaring, kind)
+            described = _parameter_texts(kind if declaring is None else declaring, kind)
             clean = {name: inspect.cleandoc(text) for name, text in texts.items()}
             for name, text in (clean | {"options": described}).items():
                 text_so_far = text_so_far.replace(f"{{{name}}}", text)
@@ -193,7 +193,7 @@ def document(declaring: type | None = None, **texts: str) -> Callable[[Kind], Ki
     return decorate
 
 
-def _described(declaring: type, kind: type) -> str:
+def _parameter_texts(declaring: type, kind: type) -> str:
     """Return the parameters of a class that are options, as numpydoc describes parameters."""
     types = {field.name: field.type for field in fields(declaring)}
     declared, lines = options(declaring), []
@@ -223,7 +223,7 @@ def _type(annotation: Any, rule: Rule | None) -> str:
     return str(rule) if rule is not None else name.replace(" | ", " or ")
 
 
-def checked(rule: Rule, name: str, value: Any) -> Any:
+def valid_value(rule: Rule, name: str, value: Any) -> Any:
     """Return a valid value in its plain form, or raise `DomainError`."""
     try:
         return rule(value)

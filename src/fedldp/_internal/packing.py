@@ -85,7 +85,7 @@ def parse(data: bytes | memoryview, count: int, width: int) -> Records:
     """Return the records in some bytes, whose number must be that of the records."""
     octets = np.frombuffer(data, np.uint8)
     if width <= _WIDEST_NUMBER:
-        return _Narrow(width, _unpacked(octets, count, width))
+        return _Narrow(width, _unpack(octets, count, width))
     return _Wide(np.unpackbits(octets, count=count * width).reshape(count, width))
 
 
@@ -168,7 +168,7 @@ class _Narrow(Records):
         return np.stack(columns, axis=1)
 
     def to_bytes(self) -> bytes:
-        return _packed(self._numbers, self._width)
+        return _pack(self._numbers, self._width)
 
     def split(self) -> list[bytes]:
         aligned = self._numbers.astype(np.uint64) << np.uint64(64 - self._width)
@@ -223,7 +223,7 @@ def _number_type(width: int) -> type[np.unsignedinteger[Any]]:
 # the bytes with the same remainder modulo w, are shifted alike: all of them in one operation.
 
 
-def _packed(numbers: Unsigned, width: int) -> bytes:
+def _pack(numbers: Unsigned, width: int) -> bytes:
     count = len(numbers)
     if count % 8:
         numbers = np.concatenate([numbers, np.zeros(-count % 8, numbers.dtype)])
@@ -236,7 +236,7 @@ def _packed(numbers: Unsigned, width: int) -> bytes:
     return octets.tobytes()[: length(count, width)]
 
 
-def _unpacked(octets: Bits, count: int, width: int) -> Unsigned:
+def _unpack(octets: Bits, count: int, width: int) -> Unsigned:
     if count % 8:
         octets = np.concatenate([octets, np.zeros(-len(octets) % width, np.uint8)])
     planes = octets.reshape(-1, width).T.astype(_number_type(width), order="C")

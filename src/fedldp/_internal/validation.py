@@ -77,12 +77,12 @@ def reals(x: npt.ArrayLike, name: str) -> Floats:
     plain = array.dtype.kind in "iu" or array.dtype in (np.float16, np.float32, np.float64)
     if not plain or isinstance(x, np.ma.MaskedArray):
         raise DomainError(
-            f"{name} must be a real number or a plain array of them; got {_described(x)}. "
+            f"{name} must be a real number or a plain array of them; got {_description(x)}. "
             "Convert it to floats first."
         )
     return array.astype(np.float64, copy=False)
 
 
-def _described(x: Any) -> str:
+def _description(x: Any) -> str:
     text = repr(x)
     return f"{type(x).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

@@ -202,7 +202,7 @@ class SparseRows(Vectors):
         return SparseRows(counts, self.columns[kept], numbers[kept])
 
 
-def scaled(
+def scale_and_clip(
     values: Floats,
     centre: float | Floats,
     scale: float | Floats,
@@ -213,7 +213,7 @@ def scaled(
 
     The work is the same for every value, also for a missing one.
 
-    >>> scaled(np.array([25.0, 130.0, np.nan]), 50.0, 0.02, 0.0)
+    >>> scale_and_clip(np.array([25.0, 130.0, np.nan]), 50.0, 0.02, 0.0)
     array([-0.5,  1. ,  0. ])
     """
     with np.errstate(over="ignore", invalid="ignore"):

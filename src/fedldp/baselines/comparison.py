@@ -128,7 +128,7 @@ def compare_numbers(epsilons: Iterable[float]) -> list[MechanismComparison]:
     'optimal'
     """
     what = "variance of a number in [-1, 1]"
-    return _compared(epsilons, "number", what, lambda epsilon: _numbers(epsilon, _X))
+    return _comparisons(epsilons, "number", what, lambda epsilon: _numbers(epsilon, _X))
 
 
 def compare_categories(epsilons: Iterable[float], categories: int) -> list[MechanismComparison]:
@@ -153,7 +153,7 @@ def compare_categories(epsilons: Iterable[float], categories: int) -> list[Mecha
     """
     number = whole(categories, "categories")
     what = "squared error of an answer, summed over categories"
-    return _compared(epsilons, f"{number} categories", what, lambda e: _categories(e, number))
+    return _comparisons(epsilons, f"{number} categories", what, lambda e: _categories(e, number))
 
 
 def compare_vectors(epsilons: Iterable[float], d: int) -> list[MechanismComparison]:
@@ -178,7 +178,7 @@ def compare_vectors(epsilons: Iterable[float], d: int) -> list[MechanismComparis
     """
     number = whole(d, "d")
     what = "squared error of an answer, summed over numbers"
-    return _compared(epsilons, f"vector of {number}", what, lambda e: _vectors(e, number))
+    return _comparisons(epsilons, f"vector of {number}", what, lambda e: _vectors(e, number))
 
 
 def compare_distributions(
@@ -226,7 +226,7 @@ def compare_distributions(
             yield _Candidate(name, origin, float(max(errors)), float(errors[0]), bits, run)
 
     question = f"distribution in {number} bins"
-    return _compared(epsilons, question, what, measured, found_by=SIMULATION)
+    return _comparisons(epsilons, question, what, measured, found_by=SIMULATION)
 
 
 def compare_data(epsilons: Iterable[float], data: Any, schema: Schema) -> list[MechanismComparison]:
@@ -309,10 +309,10 @@ def _compared_attribute(
     def half_width(typical: float) -> float:
         return _NORMAL_95 * unit * sqrt(typical / across / n)
 
-    return _compared(epsilons, attribute.name, what, candidates, half_width=half_width)
+    return _comparisons(epsilons, attribute.name, what, candidates, half_width=half_width)
 
 
-def _compared(
+def _comparisons(
     epsilons: Iterable[float],
     question: str,
     what: str,

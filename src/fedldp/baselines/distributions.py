@@ -374,16 +374,16 @@ class BinnedOracle(DistributionMethod):
         return f"{self.oracle.name}-bins"
 
     @cached_property
-    def _asked(self) -> FrequencyOracle:
+    def _oracle(self) -> FrequencyOracle:
         return self.oracle(self.epsilon, self.bins)
 
     @property
     def bits(self) -> int:
         """How many bits an answer takes."""
-        return self._asked.bits
+        return self._oracle.bits
 
     def _shares(self, x: Floats, random: np.random.Generator) -> Floats:
-        return project(self._asked.estimate(self._asked.answer(self._bin_of(x), random)))
+        return project(self._oracle.estimate(self._oracle.answer(self._bin_of(x), random)))
 
 
 DISTRIBUTION_METHODS: tuple[type[DistributionMethod], ...] = (SquareWave, HierarchicalHistogram)

@@ -396,7 +396,7 @@ class Calendar:
                 sum(alone[i].reports for i in used),
                 confidence,
                 "population",
-                plausibility.merged([alone[i].plausibility for i in used]),
+                plausibility.merge([alone[i].plausibility for i in used]),
             )
 
         steps = np.diff(np.eye(len(counted_in)), axis=0)

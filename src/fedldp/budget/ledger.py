@@ -568,7 +568,7 @@ class Ledger:
         ['plan 7']
         """
         with self._file.reading():
-            return chain.refused(self._file)
+            return chain.refused_entries(self._file)
 
     def periods(
         self,

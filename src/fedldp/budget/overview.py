@@ -137,4 +137,4 @@ def asked_and_refused(path: str | os.PathLike[str]) -> tuple[list[Link], list[st
     ([], ['plan 7'])
     """
     with database.snapshot(path, records.KIND) as file:
-        return chain.links(file), chain.refused(file)
+        return chain.links(file), chain.refused_entries(file)

@@ -75,14 +75,14 @@ class _Commands(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS.keys() | _added())
+        return sorted(_COMMANDS.keys() | _other_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if (entry := _COMMANDS.get(cmd_name)) is not None:
             module = import_module(f"fedldp.cli.{entry.module}")
             found: click.Command = getattr(module, entry.attribute)
             return found
-        added = _added().get(cmd_name)
+        added = _other_commands().get(cmd_name)
         return None if added is None else added.load()
 
     def resolve_command(
@@ -96,13 +96,13 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         summaries = {name: entry.summary for name, entry in _COMMANDS.items()}
-        for name, added in _added().items():
+        for name, added in _other_commands().items():
             summaries[name] = added.load().get_short_help_str(limit=80)
         with formatter.section("Commands"):
             formatter.write_dl(sorted(summaries.items()))
 
 
-def _added() -> dict[str, EntryPoint]:
+def _other_commands() -> dict[str, EntryPoint]:
     """Return the commands of other distributions."""
     return {each.name: each for each in entry_points(group="fedldp.commands")}
 

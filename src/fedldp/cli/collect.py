@@ -18,7 +18,7 @@ from fedldp.cli.estimates import (
     lines,
     show,
 )
-from fedldp.cli.options import declared
+from fedldp.cli.options import declared_option
 from fedldp.cli.plans import (
     INPUT,
     console,
@@ -48,7 +48,7 @@ from fedldp.schema.schema import Schema
 @plan_options
 @estimate_options(of="fleet")
 @strict_option
-@declared(Sample, "study")
+@declared_option(Sample, "study")
 @click.option("--seed", type=int, help="A number that makes the simulation reproducible.")
 def collect_command(
     data: Path,
@@ -84,8 +84,8 @@ def collect_command(
     plan = make_plan(schema, **options)
     if strict:
         with naming(data):
-            _checked(plan.schema, data).refuse()
-    tally, truth, quality = _simulated(plan, data, seed=seed)
+            _check_data(plan.schema, data).refuse()
+    tally, truth, quality = _simulate(plan, data, seed=seed)
     with naming(data):
         quality.refuse_unusable()
     tell(data, quality)
@@ -114,7 +114,7 @@ def collect_command(
         console().print(f"Wrote {plot}", soft_wrap=True)
 
 
-def _checked(schema: Schema, path: Path) -> DataQuality:
+def _check_data(schema: Schema, path: Path) -> DataQuality:
     """Return what is clipped or replaced in a file, without drawing anything."""
     chunks = [schema.rows(chunk.data, chunk.first_row).quality() for chunk in frames.read(path)]
     if not chunks:
@@ -122,7 +122,7 @@ def _checked(schema: Schema, path: Path) -> DataQuality:
     return total(chunks)
 
 
-def _simulated(
+def _simulate(
     plan: Plan, path: Path, *, seed: int | None
 ) -> tuple[Tally, list[dict[str, Any]], DataQuality]:
     """Return the tally of a fleet, the truth about it and its quality, in one pass of the file."""

@@ -95,7 +95,7 @@ def compare_command(
         from fedldp import _plots as plots
 
         plots.check_path(plot)
-    rows = _compared(epsilon or (1.0,), **questions)
+    rows = _comparisons(epsilon or (1.0,), **questions)
     if output is not None:
         entries = [row.to_dict() for row in rows]
         write_columns({name: [entry[name] for entry in entries] for name in entries[0]}, output)
@@ -105,13 +105,13 @@ def compare_command(
         click.echo(json.dumps({"comparisons": [row.to_dict() for row in rows]}, indent=2))
         return
     for _, same in groupby(rows, key=lambda row: (row.question, row.epsilon)):
-        console().print(_rendered(list(same)))
+        console().print(_table(list(same)))
     for path in (output, plot):
         if path is not None:
             console().print(f"Wrote {path}", soft_wrap=True)
 
 
-def _compared(
+def _comparisons(
     epsilons: Sequence[float],
     number: bool,
     categories: int | None,
@@ -159,7 +159,7 @@ def _compared_data(
     return comparison.compare_matrix(epsilons, matrix, columns)
 
 
-def _rendered(rows: Sequence[MechanismComparison]) -> Table:
+def _table(rows: Sequence[MechanismComparison]) -> Table:
     """Return the table of one question at one epsilon."""
     first, with_data = rows[0], rows[0].half_width == rows[0].half_width
     simulated = f", by {first.found_by}" if first.found_by == comparison.SIMULATION else ""

@@ -26,8 +26,8 @@ from fedldp.cli.runs import (
     TASKS,
     base_rate,
     display,
+    holdout_errors,
     linear,
-    measured,
     note_clipping,
     spending,
 )
@@ -126,7 +126,7 @@ def _simulate(output: Path, rows: int | None, replicas: int, as_json: bool) -> N
     fleet, public = flights.split(_HOLDOUT)
     test, base = linear(public, _GOAL), base_rate(public, _GOAL)
     sizes = [*(size for size in _FLEETS if size < len(fleet)), len(fleet)]
-    converged = _converged(linear(fleet, _GOAL), test)
+    converged = _converged_error(linear(fleet, _GOAL), test)
     processes = 1 if len(fleet) < _WORTH_PROCESSES else os.cpu_count() or 1
     with display() as bars:
         runs = _runs(bars, rows, sizes, replicas, processes)
@@ -218,7 +218,7 @@ def _train(rows: int | None, case: tuple[float | None, int, int]) -> dict[str, A
     return {
         **spending(settings, work, training),
         "rounds": training.rounds,
-        "error": float(measured(test, training)[0]),
+        "error": float(holdout_errors(test, training)[0]),
         "seconds": monotonic() - began,
     }
 
@@ -234,7 +234,7 @@ def _summary(trainings: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _converged(fleet: Linear, test: Linear) -> float:
+def _converged_error(fleet: Linear, test: Linear) -> float:
     """Return the error of a model that is trained on all data to convergence, without privacy.
 
     It is a logistic regression with a small penalty, by Newton's method.

@@ -85,7 +85,7 @@ def estimate_options(of: str) -> Callable[[Command], Command]:
     return options
 
 
-def estimated(tally: Tally, estimator: str | None, *, of: str, confidence: float) -> Estimate:
+def estimate_of(tally: Tally, estimator: str | None, *, of: str, confidence: float) -> Estimate:
     """Return the estimate of a tally; print warnings about implausible reports to stderr."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ImplausibleWarning)
@@ -182,7 +182,7 @@ def _with_bars(
         rendered.add_column(column, justify="right", no_wrap=True)
     rendered.add_column("", no_wrap=True, min_width=_BAR)
     for (row, label, height), interval in zip(rows, intervals, strict=True):
-        shown = (_shown(number, _half(row)) for number in map(row.get, numbers))
+        shown = (_number_text(number, _half(row)) for number in map(row.get, numbers))
         rendered.add_row(escape(label), *shown, interval, bar(height))
     return rendered
 
@@ -233,8 +233,10 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     for column in (*numbers, "estimate", heading, *projected, *shares, "answers"):
         rendered.add_column(column, justify="right", no_wrap=True)
     for row, interval, shown in zip(rows, intervals, better, strict=True):
-        likely = [_shown(row["projected"] if shown else None, _half(row)) for _ in projected]
-        means = [_shown(number, _half(row)) for number in (*map(row.get, numbers), row["estimate"])]
+        likely = [_number_text(row["projected"] if shown else None, _half(row)) for _ in projected]
+        means = [
+            _number_text(number, _half(row)) for number in (*map(row.get, numbers), row["estimate"])
+        ]
         parts = [f"{row[key]:.1%}" for key in shares]
         rendered.add_row(row["name"], *means, interval, *likely, *parts, str(row["answers"]))
     return rendered
@@ -246,7 +248,7 @@ def _half(row: dict[str, Any]) -> float | None:
     return None if low is None else (high - low) / 2
 
 
-def _shown(number: float | None, error: float | None) -> str:
+def _number_text(number: float | None, error: float | None) -> str:
     """Return a number rounded to two digits of its error."""
     return "-" if number is None else rounded(number, error or 0.0)
 
@@ -260,7 +262,7 @@ def draw(
     plots.save(plots.estimates(rows, title, shapes), path)
 
 
-def shuffled(plan: Plan, reports: int) -> dict[str, float]:
+def shuffled_privacy(plan: Plan, reports: int) -> dict[str, float]:
     """Return the privacy of all reports together if somebody trusted shuffled them."""
     epsilon = shuffled_epsilon(plan.epsilon, max(reports, 1), SHUFFLED_DELTA)
     return {"epsilon": epsilon, "delta": SHUFFLED_DELTA}
@@ -268,7 +270,7 @@ def shuffled(plan: Plan, reports: int) -> dict[str, float]:
 
 def _gain(plan: Plan, tally: Tally) -> str:
     """Return what a trusted shuffler would add, as a sentence; nothing if it is next to nothing."""
-    central = shuffled(plan, tally.reports)
+    central = shuffled_privacy(plan, tally.reports)
     if central["epsilon"] > _GAIN * float(plan.epsilon):
         return ""
     return (
@@ -314,12 +316,12 @@ def estimate_command(
         tally = plan.load_tally(tally_file)
     for line in shortfalls(tally_file):
         console(stderr=True, soft_wrap=True).print(line)
-    estimate = estimated(tally, estimator, of=of, confidence=confidence)
+    estimate = estimate_of(tally, estimator, of=of, confidence=confidence)
     if minus is not None:
         with naming(minus):
             earlier = plan.load_tally(minus)
         estimate = compare_estimates(
-            estimate, estimated(earlier, estimator, of=of, confidence=confidence)
+            estimate, estimate_of(earlier, estimator, of=of, confidence=confidence)
         )
         tally += earlier
     rows = list(lines(estimate, plan.schema))
@@ -334,7 +336,7 @@ def estimate_command(
             "confidence": confidence,
             "estimates": rows,
             **({"distributions": shapes} if shapes else {}),
-            "shuffled": shuffled(plan, tally.reports),
+            "shuffled": shuffled_privacy(plan, tally.reports),
             "warnings": list(estimate.warnings),
         }
         click.echo(json.dumps(document, indent=2))
@@ -389,7 +391,7 @@ def trend_command(
         trend = calendar.trend(loaded, confidence=confidence)
     for text in trend.slope.warnings:
         click.echo(f"Warning: {text}", err=True)
-    described = dict(_described(trend, min(loaded), plan.schema))
+    described = dict(_trend_rows(trend, min(loaded), plan.schema))
     if as_json:
         document = {
             "confidence": confidence,
@@ -416,7 +418,7 @@ def _by_period(given: tuple[str, ...]) -> dict[int, Path]:
     return path_of
 
 
-def _described(
+def _trend_rows(
     trend: Trend, before: int, schema: Schema
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the slope and each change with what it is."""

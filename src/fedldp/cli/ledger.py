@@ -178,7 +178,7 @@ def show_command(path: Path, cap: str | None, delta: float, as_json: bool) -> No
     if as_json:
         click.echo(json.dumps(shown.document(), indent=2))
     else:
-        console().print(shown.rendered())
+        console().print(shown.render())
 
 
 @final
@@ -231,7 +231,7 @@ class _Shown:
         most, approximate = self._most
         return {"epsilon": float(most), "approximate_epsilon": approximate, "delta": self.delta}
 
-    def rendered(self) -> RenderableType:
+    def render(self) -> RenderableType:
         """Return it for people."""
         grid = Table.grid(padding=(0, 2))
         for row in self._rows():

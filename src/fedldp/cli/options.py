@@ -40,9 +40,9 @@ def _none(_context: click.Context, _option: click.Parameter, value: str | None) 
 def step_options(command: Command) -> Command:
     """Add the options of how a server steps."""
     for option in (
-        declared(Settings, "optimizer"),
-        declared(Adam, "tol", "tolerance"),
-        declared(Adam, "learning_rate", "rate"),
+        declared_option(Settings, "optimizer"),
+        declared_option(Adam, "tol", "tolerance"),
+        declared_option(Adam, "learning_rate", "rate"),
     ):
         command = option(command)
     return command
@@ -71,7 +71,7 @@ STRATEGY_OPTIONS = ("strategy", "mechanism", "k", "outputs", "study", "mean_leng
 STEP_OPTIONS = ("learning_rate", "tol")
 
 
-def declared(
+def declared_option(
     kind: type, name: str, *aliases: str, default: Any = _UNSET, **attributes: Any
 ) -> Callable[[Command], Command]:
     """Return a command's option from its declaration in a dataclass; `aliases` are older names.

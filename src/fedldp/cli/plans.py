@@ -17,7 +17,7 @@ from rich.table import Table
 from fedldp._internal.text import listed, or_none, unknown
 from fedldp.budget.calendars import Calendar, is_calendar
 from fedldp.budget.composition import COMPOSITION_DELTA
-from fedldp.cli.options import declared, pop_strategy
+from fedldp.cli.options import declared_option, pop_strategy
 from fedldp.errors import DomainError, PrivacyError, WireError
 from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
@@ -81,8 +81,8 @@ def plan_options(command: Command) -> Command:
     """Add the options that describe a plan, except the schema."""
     return add(
         command,
-        declared(Settings, "epsilon", type=float),
-        declared(
+        declared_option(Settings, "epsilon", type=float),
+        declared_option(
             Sample,
             "mechanism",
             type=click.Choice([AUTO, *mechanism_names()]),
@@ -90,7 +90,7 @@ def plan_options(command: Command) -> Command:
             "dominant. Directions and the cube need none.",
             metavar="NAME",
         ),
-        declared(
+        declared_option(
             Settings,
             "strategy",
             help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
@@ -104,7 +104,7 @@ def plan_options(command: Command) -> Command:
             help="Send categories in few bits, with about the same error. Older vehicles refuse "
             "such a plan.",
         ),
-        declared(
+        declared_option(
             Directions,
             "mean_length",
             default=None,
@@ -112,7 +112,7 @@ def plan_options(command: Command) -> Command:
             help="For directions: a public guess of the mean length of the vectors, as a share of "
             "the bound.",
         ),
-        declared(Directions, "fleet"),
+        declared_option(Directions, "fleet"),
         answer_options,
     )
 
@@ -121,7 +121,7 @@ def answer_options(command: Command) -> Command:
     """Add the options that say what each vehicle answers, beside the strategy."""
     return add(
         command,
-        *(declared(Sample, name) for name in ("k", "outputs")),
+        *(declared_option(Sample, name) for name in ("k", "outputs")),
         click.option(
             "--paper",
             is_flag=True,
@@ -131,7 +131,7 @@ def answer_options(command: Command) -> Command:
     )
 
 
-def given(*names: str) -> list[str]:
+def given_options(*names: str) -> list[str]:
     """Return which of a command's options the user gave."""
     context = click.get_current_context()
     default = ParameterSource.DEFAULT
@@ -140,7 +140,7 @@ def given(*names: str) -> list[str]:
 
 def check_paper(*fixed: str) -> None:
     """Refuse options that --paper decides."""
-    if found := given(*fixed):
+    if found := given_options(*fixed):
         options = " and ".join(f"--{name.replace('_', '-')}" for name in found)
         raise click.UsageError(f"--paper decides {options}: leave out one or the other.")
 
@@ -159,7 +159,7 @@ def make_plan(
     columns = read_schema(schema)
     if paper:
         check_paper("compact", *options)
-        chosen = mechanism if given("mechanism") else PAPER_MECHANISM
+        chosen = mechanism if given_options("mechanism") else PAPER_MECHANISM
         return Plan.paper(columns, epsilon, mechanism=chosen, outputs=outputs, study=study)
     flat = options | {"mechanism": mechanism, "outputs": outputs, "study": study}
     return Plan(columns, epsilon, pop_strategy(flat), compact=compact)
@@ -287,11 +287,11 @@ def _signals(
             raise unknown("signal among those that were given", name, names)
     for signal in signals if ask else []:
         if signal.is_number and signal.path not in bounds_of:
-            bounds_of[signal.path] = _asked(signal)
+            bounds_of[signal.path] = _ask_bounds(signal)
     return vss.template(signals, bounds_of)
 
 
-def _asked(signal: vss.Signal) -> tuple[float, float]:
+def _ask_bounds(signal: vss.Signal) -> tuple[float, float]:
     """Ask at the terminal for bounds, with those of the catalogue as defaults."""
     click.echo(f"{signal.path} ({signal.summary})", err=True)
     while True:
@@ -516,12 +516,12 @@ def expected_table(expected: Expectation) -> Table:
     for heading in ("± typical", "± at worst", "answers"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in expected.rows:
-        errors = [error_shown(row, error) for error in (row.typical, row.worst)]
+        errors = [error_text(row, error) for error in (row.typical, row.worst)]
         table.add_row(row.attribute, row.what, *errors, f"{row.answers:,}")
     return table
 
 
-def error_shown(row: ExpectedError, error: float) -> str:
+def error_text(row: ExpectedError, error: float) -> str:
     """Return an error of two digits, or that nothing can be said."""
     return f"{error:.2g}" if error < row.range else "unknown"
 

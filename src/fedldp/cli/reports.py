@@ -277,7 +277,7 @@ def tally_command(
     time.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
-    with locks.locked(output):
+    with locks.hold_lock(output):
         with naming(output):
             before = counts.load_or_begin(output, plan)
         if before.tally.reports and not counts.manifest_path(output.resolve()).exists():
@@ -329,7 +329,7 @@ class _Tallying:
             )
             while True:
                 known, until = len(self.total.manifest), monotonic() + save_every
-                self.total = counts.merged(self.total, self._some(outcomes, until))
+                self.total = counts.merge(self.total, self._some(outcomes, until))
                 if len(self.total.manifest) == known:
                     break
                 progress.update(task, vehicles=self.total.tally.reports)

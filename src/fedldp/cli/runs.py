@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from fedldp._internal.validation import Floats
-from fedldp.cli.plans import INPUT, given, naming
+from fedldp.cli.plans import INPUT, given_options, naming
 from fedldp.datasets.dataset import Dataset
 from fedldp.errors import DomainError
 from fedldp.learn.comparison import Comparison
@@ -77,7 +77,7 @@ def chosen_model(
     """Return the model that the options name, and its objective if these decide it."""
     if network is None:
         return architecture(task, hidden, activation), TASKS.get(task)
-    if given("task", "hidden", "activation"):
+    if given_options("task", "hidden", "activation"):
         raise click.UsageError(
             "--network is the whole model: leave out --task, --hidden and --activation."
         )
@@ -89,7 +89,7 @@ def architecture(task: str, hidden: tuple[int, ...], activation: str) -> Archite
     """Return what makes the network of a task."""
     if task == NETWORK:
         return partial(Network.perceptron, hidden=hidden or HIDDEN, activation=activation)
-    if hidden or given("activation"):
+    if hidden or given_options("activation"):
         raise click.UsageError(f"--hidden and --activation are for --task {NETWORK}.")
     return Network.linear
 
@@ -114,7 +114,7 @@ def linear(data: Dataset, goal: Objective) -> Linear:
     return Linear(examples.objective, examples, _vehicle_rows(data))
 
 
-def supervised(data: Dataset, goal: Objective, make: Architecture, seed: int = 0) -> Supervised:
+def network_task(data: Dataset, goal: Objective, make: Architecture, seed: int = 0) -> Supervised:
     """Return the task of training a network, with layers or without."""
     examples = data.examples(goal.name)
     network = make(examples.dimensions, examples.objective)
@@ -161,17 +161,17 @@ def note_clipping(data: Dataset, say: Callable[[str], None] | None = None) -> No
         click.echo(text, err=True) if say is None else say(text)
 
 
-def measured(public: Supervised, training: Training) -> Floats:
+def holdout_errors(public: Supervised, training: Training) -> Floats:
     """Return the error of each model of a training on the hold-out."""
-    return as_scaled(public, training.scaling).error(training.models)
+    return scaled_holdout(public, training.scaling).error(training.models)
 
 
-def as_scaled(public: Supervised, scaling: Scaling | None) -> Supervised:
+def scaled_holdout(public: Supervised, scaling: Scaling | None) -> Supervised:
     """Return the hold-out as a model sees it whose numbers a survey has scaled."""
     return public if scaling is None else public.scaled(scaling)
 
 
-def compared(test: Supervised, weights: Floats) -> Comparison:
+def compare_with_baseline(test: Supervised, weights: Floats) -> Comparison:
     """Return how a model does on the hold-out, beside always the same answer."""
     errors, base = [], []
     _, targets = test.examples.read(slice(None))
@@ -253,7 +253,7 @@ def follow(
 
 
 def _point(training: Training, public: Supervised) -> HoldoutPoint:
-    models, public = training.models, as_scaled(public, training.scaling)
+    models, public = training.models, scaled_holdout(public, training.scaling)
     error, loss = public.error(models), public.loss(models)
     return HoldoutPoint(training.state.round, float(error.mean()), float(loss.mean()))
 

@@ -14,7 +14,7 @@ from fedldp.cli.completion import offer
 from fedldp.cli.options import (
     STEP_OPTIONS,
     STRATEGY_OPTIONS,
-    declared,
+    declared_option,
     pop_strategy,
     step_options,
     with_steps,
@@ -25,7 +25,7 @@ from fedldp.cli.plans import (
     answer_options,
     check_paper,
     console,
-    given,
+    given_options,
     naming,
     read_schema,
     strict_option,
@@ -34,20 +34,20 @@ from fedldp.cli.plans import (
 from fedldp.cli.runs import (
     NETWORK,
     TASKS,
-    as_scaled,
     base_rate,
     chosen_model,
-    compared,
+    compare_with_baseline,
     display,
     follow,
-    measured,
+    holdout_errors,
     network_file_option,
     network_goal,
     network_options,
+    network_task,
     note_clipping,
+    scaled_holdout,
     shown_error,
     spending,
-    supervised,
     title_of,
     volume,
 )
@@ -96,8 +96,8 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
     help="Where to write the network of fixed features with which one of signals is compared.",
     metavar="FILE",
 )
-@declared(Settings, "epsilon", type=float, required=False)
-@declared(
+@declared_option(Settings, "epsilon", type=float, required=False)
+@declared_option(
     Sample,
     "mechanism",
     type=click.Choice([AUTO, *mechanism_names(), NO_PRIVACY]),
@@ -128,19 +128,19 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
     show_default=True,
     help="The share of vehicles that are kept apart, as public data, to measure the error.",
 )
-@declared(Settings, "strategy")
+@declared_option(Settings, "strategy")
 @answer_options
-@declared(Directions, "mean_length", default=None)
-@declared(Directions, "fleet")
-@declared(Sample, "study")
-@declared(Settings, "bound")
-@declared(Settings, "group")
+@declared_option(Directions, "mean_length", default=None)
+@declared_option(Directions, "fleet")
+@declared_option(Sample, "study")
+@declared_option(Settings, "bound")
+@declared_option(Settings, "group")
 @step_options
-@declared(Settings, "max_iter", "max_rounds")
-@declared(Settings, "participations")
-@declared(Settings, "alpha", "regularization")
-@declared(Settings, "survey")
-@declared(Settings, "survey_share")
+@declared_option(Settings, "max_iter", "max_rounds")
+@declared_option(Settings, "participations")
+@declared_option(Settings, "alpha", "regularization")
+@declared_option(Settings, "survey")
+@declared_option(Settings, "survey_share")
 @click.option(
     "--forecast",
     "only_forecast",
@@ -234,7 +234,7 @@ def train_command(
     steps, the sum of the answers divided by the size of the group, its
     mechanisms, its k and its encoding of categories.
     """  # noqa: D301 (click wants the character \b itself)
-    if paper and not given("mechanism"):
+    if paper and not given_options("mechanism"):
         mechanism = PAPER_MECHANISM
     private = mechanism != NO_PRIVACY
     if only_forecast and not private:
@@ -246,7 +246,7 @@ def train_command(
 
         plots.check_path(plot)
     of_data = {name: options.pop(name) for name in _OF_DATA}
-    chosen = {name: value for name, value in options.items() if given(name)}
+    chosen = {name: value for name, value in options.items() if given_options(name)}
     if paper:
         check_paper(*(name for name in chosen if name in PAPER_DECIDES))
     steps = {name: chosen.pop(name) for name in STEP_OPTIONS if name in chosen}
@@ -255,7 +255,9 @@ def train_command(
             epsilon if private else None, mechanism if private else PAPER_MECHANISM, **chosen
         )
     else:
-        chosen["strategy"] = pop_strategy(chosen | {"mechanism": _named(mechanism)}, gradients=True)
+        chosen["strategy"] = pop_strategy(
+            chosen | {"mechanism": _mechanism_of(mechanism)}, gradients=True
+        )
         chosen = {name: chosen[name] for name in chosen if name not in STRATEGY_OPTIONS[1:]}
         settings = Settings(epsilon if private else None, **chosen)
     if task is None and network is None:
@@ -265,7 +267,7 @@ def train_command(
     data = replace(data, reference=settings.reference)
     goal = named or network_goal(data)
     fleet, public = data.split(holdout)
-    work, test = (supervised(part, goal, make, seed or 0) for part in (fleet, public))
+    work, test = (network_task(part, goal, make, seed or 0) for part in (fleet, public))
     settings = with_steps(settings, work.prior is not None, **steps)
     if vehicles is not None and not only_forecast:
         raise click.UsageError("--vehicles is for --forecast; to train on fewer, give --rows.")
@@ -299,7 +301,7 @@ def train_command(
     target = data.target(goal.name)
     trained, scaling = work.network, training.scaling
     if isinstance(work, Layered) and work.prior is not None:
-        trained, scaling = as_scaled(work, scaling).network, None  # one more layer scales
+        trained, scaling = scaled_holdout(work, scaling).network, None  # one more layer scales
     model = Model(
         goal.name,
         data.features.schema,
@@ -311,17 +313,17 @@ def train_command(
     )
     if save is not None:
         files.write(save, model.to_json())
-    comparison = compared(as_scaled(test, training.scaling), training.models[0])
+    comparison = compare_with_baseline(scaled_holdout(test, training.scaling), training.models[0])
     document = {
         "data": data.name,
         "title": data.title,
         "synthetic": data.about.synthetic,
         "task": task or NETWORK,
         "target": target.name,
-        "error": float(measured(test, training)[0]),
+        "error": float(holdout_errors(test, training)[0]),
         "base_rate": base_rate(public, goal),
         "better_than_base_rate": comparison.beats_base_rate,
-        "mechanism": _mechanism_of(settings),
+        "mechanism": _mechanism_name(settings),
         "strategy": cast(Strategy, settings.strategy).name,
         "optimizer": settings.optimizer_for(linear=work.prior is not None).name,
         "survey": None if training.survey is None else training.survey.kind,
@@ -377,7 +379,7 @@ def _error(
     training = Settings(settings.epsilon).training(fleet, fleet.distance, random)
     for _ in training:
         pass
-    return float(measured(public, training)[0])
+    return float(holdout_errors(public, training)[0])
 
 
 def _recommended(document: dict[str, Any]) -> str:
@@ -389,12 +391,12 @@ def _recommended(document: dict[str, Any]) -> str:
     return f"{shown}: keep the network."
 
 
-def _named(mechanism: str) -> str:
+def _mechanism_of(mechanism: str) -> str:
     """Return the mechanism of an option, which may say that there is no privacy."""
     return AUTO if mechanism == NO_PRIVACY else mechanism
 
 
-def _mechanism_of(settings: Settings) -> str:
+def _mechanism_name(settings: Settings) -> str:
     """Return what made numbers private."""
     if not settings.private:
         return NO_PRIVACY

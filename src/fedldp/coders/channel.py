@@ -196,7 +196,7 @@ class Channel(ByLaw, ForNumbers):
         return thresholds.reshape(-1), flips.astype(self._code_dtype).reshape(-1)
 
     @cached_property
-    def _even(self) -> bool:
+    def _is_even(self) -> bool:
         return vehicle.is_even(self.letters.tolist())
 
     @property
@@ -268,7 +268,7 @@ class Channel(ByLaw, ForNumbers):
         array([0. , 1.5])
         """
         last = self.letters.size - 1
-        if self._even:
+        if self._is_even:
             place = x * (last / 2)
             place += last / 2
         else:

@@ -268,7 +268,7 @@ class CubeCoder(AsBits, ByLaw, ForNumbers):
         number = np.searchsorted(self._leading, words, side="right")
         ties = np.flatnonzero((number > 0) & (self._leading[number - 1] == words))
         for i in ties.tolist():  # about once in 2^64 / d
-            number[i] = self._resolved(int(words[i]), source)
+            number[i] = self._agreements_of(int(words[i]), source)
         return _subsets(number, self.d, source)
 
     @cached_property
@@ -281,7 +281,7 @@ class CubeCoder(AsBits, ByLaw, ForNumbers):
         digits = [(odds << vehicle.WORD) // self._odds[-1] for odds in self._odds[:-1]]
         return np.array(digits, np.uint64)
 
-    def _resolved(self, word: int, source: Source) -> int:
+    def _agreements_of(self, word: int, source: Source) -> int:
         """Return how many agreements a uniform number means, given its first 64 digits."""
         value, bits, total = word, vehicle.WORD, self._odds[-1]
         while True:

@@ -281,7 +281,7 @@ class Lines(BySupport):
         rows = cells.reshape(-1, self.cells)
         counted = np.empty((len(rows), self.categories), cells.dtype)
         for row, supports in zip(rows, counted, strict=True):
-            supports[:] = np.rint(self._transformed(row))
+            supports[:] = np.rint(self._transform(row))
         return counted.reshape(*cells.shape[:-1], self.categories)
 
     @cached_property
@@ -292,7 +292,7 @@ class Lines(BySupport):
         products = self._products(np.broadcast_to(directions, every.shape), every)
         return (directions * np.uint32(self.base) + products).astype(np.intp)
 
-    def _transformed(self, row: Cells) -> Floats:
+    def _transform(self, row: Cells) -> Floats:
         """Return the sum over all directions r of the counter of (r, <r, c>), for each c.
 
         Let h(r, y) be the counters, and H(r, k) their transform in y. The sum over r of
@@ -313,7 +313,9 @@ class Lines(BySupport):
         waves = np.exp(2j * np.pi / base * (k[:, None] * highest % base))
         waves[2 * k < base] *= 2  # for -k, which for base 2 is k itself
         block = spectrum[-lower:].T
-        partial = np.take_along_axis(block[1:], self._divided(k, digits - 1), axis=1).T @ waves
+        partial = (
+            np.take_along_axis(block[1:], self._quotient_counts(k, digits - 1), axis=1).T @ waves
+        )
         partial += self._lower(spectrum, float(row.sum()))[:, None]
         shape = (base,) * (digits - 1)
         axes = tuple(range(digits - 1))
@@ -335,11 +337,13 @@ class Lines(BySupport):
             start = (size - 1) // (base - 1)
             block = spectrum[start : start + size].T
             values = digits_lower[size : size * base].reshape(base - 1, size)  # by k, from 1
-            values[k - 1] = np.take_along_axis(block[1:], self._divided(k, digits), axis=1)
-            values[-k] = values[k - 1].conj()[:, self._divided(np.array([base - 1]), digits)[0]]
+            values[k - 1] = np.take_along_axis(block[1:], self._quotient_counts(k, digits), axis=1)
+            values[-k] = values[k - 1].conj()[
+                :, self._quotient_counts(np.array([base - 1]), digits)[0]
+            ]
         return digits_lower
 
-    def _divided(self, divisors: Codes, digits: int) -> Codes:
+    def _quotient_counts(self, divisors: Codes, digits: int) -> Codes:
         """Return the number of v / k for each divisor k and each vector v of some digits."""
         inverses = np.array([pow(k, -1, self.base) for k in divisors.tolist()], np.intp)
         divided = inverses[:, None] * np.arange(self.base) % self.base

@@ -179,7 +179,7 @@ class Counted:
     def __add__(self, other: "Counted") -> "Counted":
         if not isinstance(other, Counted):
             return NotImplemented
-        return merged(self, [other])
+        return merge(self, [other])
 
     def __radd__(self, other: int) -> "Counted":
         # `sum` begins with 0.
@@ -370,7 +370,7 @@ def load_or_begin(path: Path, plan: TalliedPlan) -> Counted:
     return count([], plan)
 
 
-def merged(first: Counted, others: Iterable[Counted], most_listed: int = MOST_LISTED) -> Counted:
+def merge(first: Counted, others: Iterable[Counted], most_listed: int = MOST_LISTED) -> Counted:
     """Return the sum of many results, of which one is held at a time; the order changes nothing."""
     total, packets, refused = first.tally, first.packets, Counter(first.refused)
     bad, manifests = list(first.listed), [first.manifest]
@@ -425,7 +425,7 @@ def count(
         return counter.result()
     nothing = _Counter(plan, most_listed).result()
     counted_shards = (count_shard(shard, plan, column, most_listed) for shard in find(data))
-    return merged(nothing, counted_shards, most_listed)
+    return merge(nothing, counted_shards, most_listed)
 
 
 def count_shard(
@@ -569,7 +569,7 @@ class _Counter:
             self._leave_dictionary()
             if len(self._verdict_of) > _MOST_DISTINCT_PACKETS:
                 self._count_dictionaries()
-            self._dictionary = self._validated(packets.distinct)
+            self._dictionary = self._validate(packets.distinct)
         verdicts, times = self._dictionary.verdicts, self._dictionary.times
         rows, missing = packets.rows, packets.missing
         if missing is not None or verdicts.any():
@@ -583,7 +583,7 @@ class _Counter:
             self._seen += len(rows)
         times += np.bincount(rows, minlength=len(times))
 
-    def _validated(self, packets: Packets) -> "_Dictionary":
+    def _validate(self, packets: Packets) -> "_Dictionary":
         """Validate the packets of a dictionary that were in none before."""
         texts = packets.texts()
         new = list({text: 0 for text in texts if text not in self._verdict_of})

@@ -108,10 +108,10 @@ def _of_stream(pa: Any, data: Any, column: str | None) -> Iterator[Any]:
 def column_name(schema: Any, column: str | None) -> str:
     """Return the name of the column of packets in an Arrow schema."""
     pa = import_pyarrow()
-    return chosen([field.name for field in schema if _is_binary(pa, field.type)], column)
+    return packet_column([field.name for field in schema if _is_binary(pa, field.type)], column)
 
 
-def chosen(names: list[str], column: str | None) -> str:
+def packet_column(names: list[str], column: str | None) -> str:
     """Return which of the binary columns has the packets: the only one by default."""
     if column is None and len(names) == 1:
         return names[0]
@@ -148,8 +148,8 @@ def of_arrays(pa: Any, arrays: Iterable[Any]) -> Iterator[Packets | RepeatedPack
         else:
             if distinct is None or not _is_same(array.dictionary, dictionary):
                 dictionary = array.dictionary
-                distinct = _joined([*_of_array(pa, dictionary)])
-            yield _repeated(array, distinct)
+                distinct = _join([*_of_array(pa, dictionary)])
+            yield _repeats(array, distinct)
 
 
 def _is_same(dictionary: Any, other: Any) -> bool:
@@ -162,7 +162,7 @@ def _is_same(dictionary: Any, other: Any) -> bool:
     return (same and next(buffers) == next(buffers)) or bool(dictionary.equals(other))
 
 
-def _joined(blocks: list[Packets]) -> Packets:
+def _join(blocks: list[Packets]) -> Packets:
     """Return the packets of an array that was divided."""
     if len(blocks) == 1:
         return blocks[0]
@@ -172,7 +172,7 @@ def _joined(blocks: list[Packets]) -> Packets:
     return Packets(blocks[0].data, starts, lengths)
 
 
-def _repeated(array: Any, distinct: Packets) -> RepeatedPackets:
+def _repeats(array: Any, distinct: Packets) -> RepeatedPackets:
     indices = array.indices
     if not indices.null_count:
         return RepeatedPackets(distinct, indices.to_numpy())

@@ -296,7 +296,7 @@ def _find_stored(address: str) -> list[Shard]:
             f"a question mark begins the options of an address, as in ?region=eu-west-1; got "
             f"{parts.query!r}. A pattern has * and ** instead."
         )
-    path = "*".join(map(_escaped, parts.path.rstrip("/").split("*")))
+    path = "*".join(map(_escape, parts.path.rstrip("/").split("*")))
     scheme = _SCHEME_ALIASES.get(parts.scheme, parts.scheme)
     name = f"{scheme}://{parts.netloc}{path}"  # one file has one name
     # A pattern is looked up in the folder above its first star.
@@ -322,7 +322,7 @@ def _find_stored(address: str) -> list[Shard]:
     return shards
 
 
-def _escaped(path: str) -> str:
+def _escape(path: str) -> str:
     """Return a path as it stands in an address, in one of the many ways to write it."""
     return quote(unquote(path), safe=_SAFE_ADDRESS_CHARACTERS)
 

@@ -178,12 +178,12 @@ class Dataset:
     @cached_property
     def asked(self) -> Schema:
         """What a vehicle is asked for in statistics: every column that is not derived."""
-        return _without(self.schema, self.derived)
+        return _schema_without(self.schema, self.derived)
 
     @cached_property
     def features(self) -> Features:
         """The features of a model, from every column that is not a target."""
-        schema = _without(self.schema, tuple(self.targets.values()))
+        schema = _schema_without(self.schema, tuple(self.targets.values()))
         return Features(schema, self.reference, self.scaling)
 
     @property
@@ -442,7 +442,7 @@ def seeded_source(name: str, seed: int) -> Source:
     return source(int.from_bytes(hashlib.sha256(text.encode()).digest()))
 
 
-def _without(schema: Schema, names: tuple[str, ...]) -> Schema:
+def _schema_without(schema: Schema, names: tuple[str, ...]) -> Schema:
     return Schema(
         tuple(attribute for attribute in schema.attributes if attribute.name not in names)
     )

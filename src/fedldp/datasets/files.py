@@ -106,12 +106,12 @@ def read_file(
 
 def read(path: Path) -> Iterator[frames.Chunk]:
     """Read a file as `frames.read` does, also a gzip-compressed one."""
-    with unpacked(path) as plain:
+    with unpack(path) as plain:
         yield from frames.read(plain)
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
+def unpack(path: Path) -> Iterator[Path]:
     """Unpack a .gz file temporarily, under its own name without the suffix."""
     if path.suffix.lower() != ".gz":
         yield path

@@ -227,7 +227,7 @@ _FLIGHTS = Embedded(flights.ABOUT, flights.load)
 
 
 @cache
-def _registered() -> dict[str, EntryPoint]:
+def _entry_points() -> dict[str, EntryPoint]:
     return {each.name: each for each in sorted(entry_points(group=GROUP))}
 
 
@@ -244,7 +244,7 @@ def names() -> tuple[str, ...]:
     >>> "flights" in names()
     True
     """
-    return (_FLIGHTS.about.name, *_registered())
+    return (_FLIGHTS.about.name, *_entry_points())
 
 
 def listed() -> str:
@@ -260,7 +260,7 @@ def listed() -> str:
     >>> listed().startswith("flights")
     True
     """
-    if _registered():
+    if _entry_points():
         return ", ".join(names())
     return f"{', '.join(names())} ({_PAPER})"
 
@@ -292,9 +292,9 @@ def origin(name: str) -> Origin:
     """
     if name == _FLIGHTS.about.name:
         return _FLIGHTS
-    if name not in _registered():
-        raise unknown("data set", name, names(), hint="" if _registered() else f" ({_PAPER})")
-    found = _registered()[name].load()
+    if name not in _entry_points():
+        raise unknown("data set", name, names(), hint="" if _entry_points() else f" ({_PAPER})")
+    found = _entry_points()[name].load()
     if not isinstance(found, Origin):
         raise DomainError(f"the entry point {name!r} of {GROUP} must be an Origin; got {found!r}.")
     return found

@@ -19,9 +19,9 @@ from fedldp._internal.options import (
     Real,
     Rule,
     Whole,
-    checked,
     document,
     option,
+    valid_value,
     validate,
 )
 from fedldp._internal.validation import Floats
@@ -305,7 +305,7 @@ class NoiseAware(Optimizer):
 
     def resolve(self, rate: float, schedule: str) -> Self:
         """Return it with a rate and a schedule for files."""
-        return replace(self, steps=Steps(checked(_RATE, "learning_rate", rate), schedule))
+        return replace(self, steps=Steps(valid_value(_RATE, "learning_rate", rate), schedule))
 
     def step(
         self, recipe: "Recipe", state: "State", observed: Observed, prior: Prior | None
@@ -473,7 +473,7 @@ class Recipe:
                 f"{', '.join(_ENTRIES)}; got {document!r:.200}."
             )
         options = {
-            entry: checked(rule, entry, document[entry])
+            entry: valid_value(rule, entry, document[entry])
             for entry, (rule, _) in _ENTRIES.items()
             if entry in document
         }

@@ -89,7 +89,7 @@ def discretize(y: npt.ArrayLike, bound: float, source: Source, *, m: int = PAPER
     return ((below + up) * bound / m)[()]
 
 
-def discretized(
+def discretized_channel(
     mechanism: Bounded, outputs: int | None, on_grid: Callable[[Floats, Floats], Floats]
 ) -> Channel:
     """Return a channel with evenly spaced outputs, given the probabilities on a grid."""

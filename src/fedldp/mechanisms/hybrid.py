@@ -11,7 +11,7 @@ import numpy as np
 from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel
 from fedldp.mechanisms.base import Mechanism
-from fedldp.mechanisms.discretization import checked_outputs, discretized
+from fedldp.mechanisms.discretization import checked_outputs, discretized_channel
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
 from fedldp.mechanisms.piecewise import PM, Piecewise, PMSub
@@ -64,7 +64,7 @@ class Hybrid(Mechanism):
         if self.beta == 0.0:
             checked_outputs(outputs)
             return Duchi(self.epsilon).channel()
-        return discretized(self, outputs, self.on_grid)
+        return discretized_channel(self, outputs, self.on_grid)
 
     def on_grid(self, letters: Floats, grid: Floats) -> Floats:
         """Return P(Z | x) when the outputs of both mechanisms are rounded at random to the grid.

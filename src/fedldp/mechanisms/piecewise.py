@@ -13,7 +13,7 @@ from fedldp._internal import validation
 from fedldp._internal.validation import Floats
 from fedldp.coders.channel import Channel
 from fedldp.mechanisms.base import Mechanism
-from fedldp.mechanisms.discretization import discretized, hat_integral
+from fedldp.mechanisms.discretization import discretized_channel, hat_integral
 from fedldp.mechanisms.newton import descend
 
 
@@ -89,7 +89,7 @@ class Piecewise(Mechanism):
         return E * outside, outside
 
     def channel(self, outputs: int | None = None) -> Channel:
-        return discretized(self, outputs, self.on_grid)
+        return discretized_channel(self, outputs, self.on_grid)
 
     def on_grid(self, letters: Floats, grid: Floats) -> Floats:
         """Return P(Z | x) when the output is rounded at random, without bias, to the grid.

@@ -86,7 +86,7 @@ class Advice:
             for coder, attribute in part.asked:
                 row = self.expected[attribute.name]
                 yield (
-                    f"{attribute.name}: ± {_shown(row)} ({row.what}), through "
+                    f"{attribute.name}: ± {_text_of(row)} ({row.what}), through "
                     f"{type(coder).__name__}, from {row.answers:,} answers."
                 )
         for name, number in self.needed.items():
@@ -101,7 +101,7 @@ class Advice:
         for other, word in ((self.smaller, "half"), (self.larger, "twice")):
             if other is not None:
                 rows = (other[name] for name in self.goals if name in other)
-                shown = listed([f"{row.name} ± {_shown(row)}" for row in rows])
+                shown = listed([f"{row.name} ± {_text_of(row)}" for row in rows])
                 yield f"With {word} the epsilon: {shown}."
 
 
@@ -154,7 +154,7 @@ def advise(schema: Schema, vehicles: int, targets: Mapping[str, float] | None = 
     chosen = min(made, key=lambda epsilon: (missed[epsilon], epsilon))
     plan, strategy, expected_of = made[chosen]
     needed = {
-        name: _needed(plan, name, goal)
+        name: _needed_vehicles(plan, name, goal)
         for name, goal in goals.items()
         if _ratio(expected_of, name, goal) > 1
     }
@@ -199,12 +199,12 @@ def _ratio(expected: Expectation, name: str, goal: float) -> float:
     return expected[name].typical / goal if name in expected else inf
 
 
-def _needed(plan: Plan, name: str, goal: float) -> int | None:
+def _needed_vehicles(plan: Plan, name: str, goal: float) -> int | None:
     try:
         return plan.vehicles_for({name: goal})
     except DomainError:
         return None
 
 
-def _shown(row: ExpectedError) -> str:
+def _text_of(row: ExpectedError) -> str:
     return f"{row.typical:.2g}" if row.typical < row.range else "unknown"

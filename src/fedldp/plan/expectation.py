@@ -22,7 +22,7 @@ from fedldp.coders.base import ByLaw, Coder, ForCategories, VectorCoder
 from fedldp.coders.moments import Moments
 from fedldp.errors import DomainError
 from fedldp.plan.parts import Part
-from fedldp.results.estimate import described
+from fedldp.results.estimate import results_of
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.attributes.results import Result
 from fedldp.schema.frames import to_frame
@@ -178,7 +178,7 @@ def expect(
 
     def result(part: Part, coder: Coder, attribute: Attribute, law: ValueLaw) -> Result:
         moments = _moments(coder, law, n * part.share, attribute.inputs.estimates)
-        [found] = described(
+        [found] = results_of(
             [attribute], moments, part, n, estimator,
             of="population", confidence=confidence, number=number,
         )  # fmt: skip

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal.packing import Records
 from fedldp._internal.validation import Floats, Integers
-from fedldp._internal.vectors import DenseRows, Vectors, scaled
+from fedldp._internal.vectors import DenseRows, Vectors, scale_and_clip
 from fedldp.coders import CODERS
 from fedldp.coders.base import Cells, Coder, Document, Mask, VectorCoder
 from fedldp.coders.moments import Moments
@@ -503,9 +503,9 @@ class Part:
             inputs = values.take(rows, units if self._in_order else self.columns.take(units))
             if centre.size > 1:
                 centre, scale, missing = (numbers.take(units) for numbers in self._scaling)
-        scaled(inputs, centre, scale, missing, coder.inputs)
+        scale_and_clip(inputs, centre, scale, missing, coder.inputs)
         if place in self._rounding:
-            return rounded(inputs, source)
+            return round_at_random(inputs, source)
         return inputs.astype(coder.inputs_dtype, copy=False)
 
     def _answers(self, values: Values, source: Source) -> Iterator[_Answer]:
@@ -681,7 +681,7 @@ class Part:
                 continue
             if self._small is not None:
                 joint = records.get(first + slot.start, slot.unit_bits + slot.code_bits)
-                good &= self._known.take(joint.astype(np.intp, copy=False))  # not uint64
+                good &= self._is_known.take(joint.astype(np.intp, copy=False))  # not uint64
                 units = joint >> slot.code_bits if self.k > 1 else joint
             else:
                 units = records.get(first + slot.start, slot.unit_bits).astype(np.int64)
@@ -707,7 +707,7 @@ class Part:
                 good[rows] &= ~unknown
 
     @cached_property
-    def _known(self) -> Mask:
+    def _is_known(self) -> Mask:
         """Whether each number that a slot can hold names a counter, where there is a histogram."""
         slot = self._slots[0]
         known = np.zeros(1 << slot.unit_bits + slot.code_bits, np.bool_)
@@ -899,7 +899,7 @@ class Part:
         return None
 
 
-def rounded(inputs: Any, source: Source) -> Integers:
+def round_at_random(inputs: Any, source: Source) -> Integers:
     """Round each input up or down at random, without bias, as `vehicle.letter_of` does."""
     words = source.words(inputs.shape, np.uint32).astype(np.int64)
     words += (inputs * 2.0**vehicle.ROUNDING + 0.5).astype(np.int64)

@@ -657,13 +657,13 @@ class Plan:
         """
         total, drawn = self.tally(), study_source(source)
         for batch in batches:
-            total += self._studied(batch, drawn) if self.study else self._parsed(batch, drawn)
+            total += self._parse_study(batch, drawn) if self.study else self._parse(batch, drawn)
         return total
 
-    def _parsed(self, batch: Values, source: Source) -> Tally:
+    def _parse(self, batch: Values, source: Source) -> Tally:
         return self.parse(self.report_batches([batch], source))
 
-    def _studied(self, batch: Values, source: Source) -> Tally:
+    def _parse_study(self, batch: Values, source: Source) -> Tally:
         counts = tuple(np.zeros(part.starts[-1]) for part in self.parts)
         for part, cells in zip(self.parts, counts, strict=True):
             part.simulate(batch, source, cells[None])
@@ -965,18 +965,18 @@ class Plan:
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the canonical JSON, in hexadecimal; every report carries its beginning."""
-        text = self._described if self.study else self.to_json()
+        text = self._study_text if self.study else self.to_json()
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
-    def _described(self) -> str:
+    def _study_text(self) -> str:
         """The text that identifies a plan for study, which has no JSON."""
         parts = [(part.attributes, part.coders, part.k) for part in self.parts]
         return repr((self.epsilon, self.schema.to_document(), parts, self.estimator))
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.study:
-            return _restored, (self.schema, self.epsilon, self.parts, self.estimator)
+            return _restore, (self.schema, self.epsilon, self.parts, self.estimator)
         return Plan.from_json, (self.to_json(),)  # checked again
 
     def __eq__(self, other: object) -> bool:
@@ -986,5 +986,5 @@ class Plan:
         return hash(self.fingerprint)
 
 
-def _restored(schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> Plan:
+def _restore(schema: Schema, epsilon: float, parts: tuple[Part, ...], estimator: str) -> Plan:
     return Plan.from_parts(schema, epsilon, parts, estimator=estimator)

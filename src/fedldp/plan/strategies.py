@@ -14,9 +14,9 @@ from fedldp._internal.options import (
     OneOf,
     Real,
     Whole,
-    checked,
     document,
     option,
+    valid_value,
     validate,
 )
 from fedldp._internal.validation import SMALLEST_EPSILON, is_real, whole
@@ -463,7 +463,7 @@ def parts_of(
     schema: Schema, epsilon: float, strategy: str | Strategy, *, compact: bool
 ) -> tuple[Part, ...]:
     """Return the parts of the plan that a `Plan`'s arguments describe."""
-    chosen = checked(STRATEGY, "strategy", strategy)
+    chosen = valid_value(STRATEGY, "strategy", strategy)
     if chosen == AUTO:
         chosen = choose(schema, epsilon).strategy
     division = Division(schema, epsilon, compact=compact)

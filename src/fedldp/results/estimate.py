@@ -176,7 +176,7 @@ def estimate(
     number = sum(attribute.inputs.estimates for attribute in schema.attributes)
     for part, cells in zip(parts, counts, strict=True):
         for attributes, moments in part.moments(cells):
-            some = described(
+            some = results_of(
                 attributes, moments, part, n, estimator, of=of, confidence=confidence, number=number
             )
             results.update(zip((attribute.name for attribute in attributes), some, strict=True))
@@ -296,7 +296,7 @@ def _risks(confidence: float, number: int) -> tuple[float, float]:
     return 1 - confidence, (1 - confidence) / number
 
 
-def described(
+def results_of(
     attributes: Sequence[Attribute],
     moments: Moments,
     part: Part,
@@ -388,11 +388,11 @@ def combine_estimates(*estimates: Estimate) -> Estimate:
         )
     results_of = {name: [estimate[name] for estimate in estimates] for name in estimates[0]}
     return Estimate(
-        {name: _combined(results) for name, results in results_of.items()},
+        {name: _combine(results) for name, results in results_of.items()},
         sum(estimate.reports for estimate in estimates),
         estimates[0].confidence,
         "population",
-        plausibility.merged([estimate.plausibility for estimate in estimates]),
+        plausibility.merge([estimate.plausibility for estimate in estimates]),
     )
 
 
@@ -437,11 +437,11 @@ def compare_estimates(one: Estimate, other: Estimate) -> Estimate:
         one.reports + other.reports,
         one.confidence,
         one.of,
-        plausibility.merged([one.plausibility, other.plausibility]),
+        plausibility.merge([one.plausibility, other.plausibility]),
     )
 
 
-def _combined(several: list[Result]) -> Result:
+def _combine(several: list[Result]) -> Result:
     names = [result.labels for result in several]
     if names.count(names[0]) != len(names):
         raise DomainError(f"combine needs the same categories; got {names}.")

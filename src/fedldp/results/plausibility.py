@@ -168,7 +168,7 @@ def check(parts: Sequence[Part], n: int, counts: Sequence[npt.NDArray[Any]]) -> 
     return Plausibility(checks, min(smallest * checks, 1.0), tuple(findings))
 
 
-def merged(several: Sequence[Plausibility]) -> Plausibility:
+def merge(several: Sequence[Plausibility]) -> Plausibility:
     """Return what was found in any of several tallies; the false-alarm rate is that of one."""
     corrected = [each.among(len(several)) for each in several]
     findings = [finding for each in corrected for finding in each.findings]

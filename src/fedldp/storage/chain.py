@@ -121,7 +121,7 @@ def links(file: Readable) -> list[Link]:
     return found
 
 
-def refused(file: Readable) -> list[str]:
+def refused_entries(file: Readable) -> list[str]:
     """Return the entries of the list."""
     return [entry for (entry,) in file.execute("SELECT entry FROM refused ORDER BY rowid")]
 

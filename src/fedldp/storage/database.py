@@ -223,7 +223,7 @@ class Database:
             if not self.path.exists():
                 _refuse_remains(self.path, kind)
                 if not create:
-                    raise _absent(self.path, kind)
+                    raise _absent_error(self.path, kind)
                 with contextlib.suppress(FileExistsError):  # another process was faster
                     _create(self.path, kind)
             _OPEN.add(self)
@@ -563,7 +563,7 @@ class Database:
             # SQLite would take it for a new one, and delete the -wal next to it.
             raise self.damaged("it is empty")
         try:
-            self._connection = connected(
+            self._connection = connect(
                 self.path, _LOCK_TIMEOUT_SECONDS
             )  # the gate keeps threads apart
             _check_mark(self, self._kind)
@@ -691,7 +691,7 @@ class Database:
         WireError
             An error with the path and the advice of its kind.
         """
-        return _damaged(self.path, self._kind, what)
+        return _damage_error(self.path, self._kind, what)
 
     def _trouble(self, error: Exception) -> Exception:
         return _trouble(self.path, self._kind, error)
@@ -703,7 +703,7 @@ class _Snapshot:
 
     def __init__(self, path: Path, kind: Kind, *, inspect: bool) -> None:
         self.path, self._kind = path, kind
-        self._connection = connected(path, _SNAPSHOT_TIMEOUT_SECONDS)
+        self._connection = connect(path, _SNAPSHOT_TIMEOUT_SECONDS)
         try:
             self.execute("PRAGMA query_only = ON")
             _check_mark(self, kind)
@@ -746,7 +746,7 @@ class _Snapshot:
 
     def damaged(self, what: str) -> WireError:
         """Return the error for a damaged file."""
-        return _damaged(self.path, self._kind, what)
+        return _damage_error(self.path, self._kind, what)
 
     def close(self) -> None:
         self._connection.close()
@@ -795,9 +795,9 @@ def snapshot(
     path = Path(path).resolve()
     if kind.head_since and not path.exists():
         _refuse_remains(path, kind)
-        raise _absent(path, kind)
+        raise _absent_error(path, kind)
     if not path.stat().st_size:  # raises if there is no file
-        raise _damaged(path, kind, "it is empty")
+        raise _damage_error(path, kind, "it is empty")
     with _LOOKING:
         try:
             opened = _Snapshot(path, kind, inspect=inspect)
@@ -858,7 +858,7 @@ def _create(path: Path, kind: Kind) -> None:
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         if not started.is_new():
-            raise _damaged(path, kind, "it is gone, but its -head is still there")
+            raise _damage_error(path, kind, "it is gone, but its -head is still there")
         try:
             fresh, record = stack.enter_context(_fresh(path, kind))
             started.start(cast(Record, record).mark)
@@ -874,12 +874,12 @@ def _refuse_remains(path: Path, kind: Kind) -> None:
     """Refuse a missing file of which something is left."""
     # In this order: another process that makes them makes the -wal after the file.
     if Path(f"{path}-wal").exists() and not path.exists():
-        raise _damaged(path, kind, "it is gone, but its -wal is still there")
+        raise _damage_error(path, kind, "it is gone, but its -wal is still there")
     if kind.head_since and not head.is_new(_head_bytes(path)) and not path.exists():
-        raise _damaged(path, kind, "it is gone, but its -head is still there")
+        raise _damage_error(path, kind, "it is gone, but its -head is still there")
 
 
-def connected(path: Path, patience: float = _LOCK_TIMEOUT_SECONDS) -> sqlite3.Connection:
+def connect(path: Path, patience: float = _LOCK_TIMEOUT_SECONDS) -> sqlite3.Connection:
     """Open an existing file. Transactions begin and end where this module says so."""
     uri = f"{path.as_uri()}?mode=rw"  # and not rwc: no file is made here
     return sqlite3.connect(
@@ -1012,12 +1012,12 @@ def _migrate(file: Readable, kind: Kind, version: int) -> None:
     file.execute(f"PRAGMA user_version = {kind.format}")
 
 
-def _absent(path: Path, kind: Kind) -> WireError:
+def _absent_error(path: Path, kind: Kind) -> WireError:
     advice = kind.missing.format(path=shlex.quote(str(path)))
     return WireError(f"there is no {kind.name} {path}. {advice}")
 
 
-def _damaged(path: Path, kind: Kind, what: str) -> WireError:
+def _damage_error(path: Path, kind: Kind, what: str) -> WireError:
     advice = kind.advice.format(path=shlex.quote(str(path)))
     return WireError(f"{path} is not a valid {kind.name}: {what}. {advice}")
 
@@ -1026,10 +1026,10 @@ def _trouble(path: Path, kind: Kind, error: Exception) -> Exception:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the higher bits are details
     damage = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
     if damage or str(error) == "unsupported file format":
-        return _damaged(path, kind, str(error))
+        return _damage_error(path, kind, str(error))
     if isinstance(error, UnicodeDecodeError | sqlite3.OperationalError) and not code:
-        return _damaged(path, kind, "it has a text that is not UTF-8")
-    return _failed(path, kind, error)
+        return _damage_error(path, kind, "it has a text that is not UTF-8")
+    return _failure(path, kind, error)
 
 
 def replace(path: str | os.PathLike[str], kind: Kind, contents: str) -> Path | None:
@@ -1125,7 +1125,7 @@ def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[tuple[Path, R
                     connection.commit()
                 connection.execute("PRAGMA journal_mode = WAL")
         except ERRORS as error:
-            raise _failed(path, kind, error) from error
+            raise _failure(path, kind, error) from error
         yield fresh, record
 
 
@@ -1141,7 +1141,7 @@ def fresh_folder(parent: Path) -> Iterator[Path]:
         folder.rmdir()
 
 
-def _failed(path: Path, kind: Kind, error: Exception) -> OSError:
+def _failure(path: Path, kind: Kind, error: Exception) -> OSError:
     busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
     which = TimeoutError if busy else OSError
     return which(f"the {kind.name} {path} failed: {error}. Nothing was committed.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import sleep
 from typing import IO, Any
 
-__all__ = ["is_taken", "lock_file", "locked", "take"]
+__all__ = ["hold_lock", "is_taken", "lock_file", "take"]
 
 try:
     import fcntl
@@ -102,7 +102,7 @@ def is_taken(lock: IO[Any]) -> bool:
 
 
 @contextlib.contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+def hold_lock(path: str | os.PathLike[str]) -> Iterator[None]:
     """Let one process at a time read and write a file; others wait, where the system has locks.
 
     Parameters
@@ -119,7 +119,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "state.json")
-    >>> with locked(path):
+    >>> with hold_lock(path):
     ...     path.write_text("{}")
     2
     """

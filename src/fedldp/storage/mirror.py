@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..errors import DomainError, WireError
 from . import files, head
-from .database import FILE_NAME_ENDINGS, Database, Kind, connected, fresh_folder, snapshot
+from .database import FILE_NAME_ENDINGS, Database, Kind, connect, fresh_folder, snapshot
 from .head import ALONE, DETACHED, MIRROR, MIRRORED, Head, Record
 
 
@@ -64,7 +64,7 @@ def _copy(path: Path, copy: Path, record: Record) -> None:
     with fresh_folder(copy.parent) as folder:
         new, new_head = folder / "fresh", folder / "head"
         new.touch(mode=0o600)
-        with closing(connected(path)) as source, closing(sqlite3.connect(new)) as target:
+        with closing(connect(path)) as source, closing(sqlite3.connect(new)) as target:
             source.backup(target)
             target.execute("PRAGMA synchronous = FULL")
             target.execute(head.UPDATE, record.row())
@@ -152,11 +152,11 @@ def take_over(path: str | os.PathLike[str], kind: Kind) -> Path:
         contextlib.suppress(WireError, OSError),
         closing(Database(old, kind, create=False, paired=False)) as replaced,
     ):
-        replaced._change_record(lambda record: _replaced(record, mirror.path, identity))
+        replaced._change_record(lambda record: _replacement(record, mirror.path, identity))
     return old
 
 
-def _replaced(record: Record, by: Path, identity: bytes) -> Record:
+def _replacement(record: Record, by: Path, identity: bytes) -> Record:
     """Return the record of a file in whose place its mirror is."""
     if record.identity != identity:
         raise WireError("this is another file.")

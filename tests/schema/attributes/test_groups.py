@@ -15,7 +15,7 @@ from fedldp.coders import Lines, RandomizedResponse, UnaryEncoding
 from fedldp.datasets.files import from_file
 from fedldp.errors import DataWarning, DomainError, UnknownName, WireError
 from fedldp.learn.features import Features
-from fedldp.plan.parts import Part, rounded
+from fedldp.plan.parts import Part, round_at_random
 from fedldp.plan.strategies import Offered, Sample
 from fedldp.schema.attributes.grouped import Differences
 
@@ -377,7 +377,7 @@ def test_whole_reports_within_groups_are_private_by_enumeration():
 def test_rounding_is_unbiased_and_keeps_whole_numbers():
     """Within five standard errors: by chance in fewer than 1 of 10^6 runs."""
     inputs = np.repeat([0.0, 3.0, 6.25, 1048574.5], 40_000)
-    found = rounded(inputs, fedldp.source(1)).reshape(4, -1)
+    found = round_at_random(inputs, fedldp.source(1)).reshape(4, -1)
     assert set(found[0]) == {0}
     assert set(found[1]) == {3}
     assert set(found[2]) == {6, 7}

@@ -58,7 +58,7 @@ class Work:
         """Add results; those that share a file raise `DomainError`."""
         plan = _plan(self.plan)
         each = (Counted.from_bytes(data, plan) for data in results)
-        return counts.merged(plan.count([]), each, self.most_listed)
+        return counts.merge(plan.count([]), each, self.most_listed)
 
     def merge(self, results: Iterable[bytes]) -> bytes:
         """Add results, and return bytes again."""
@@ -78,7 +78,7 @@ class Files:
         found = find_all(files)
         addresses = {shard.name: shard.address for shard in found}
         if len(addresses) < len(found):
-            warnings.warn(repeated(len(found) - len(addresses)), DataWarning, stacklevel=3)
+            warnings.warn(repeated_files(len(found) - len(addresses)), DataWarning, stacklevel=3)
         done = known.shards if known is not None else {}
         return cls({name: each for name, each in addresses.items() if name not in done})
 
@@ -95,7 +95,7 @@ class Files:
         return found
 
 
-def repeated(number: int) -> str:
+def repeated_files(number: int) -> str:
     """Return what to say about files that were named more than once."""
     return f"{counted(number, 'file')} named more than once: each file counts once."
 
@@ -124,4 +124,4 @@ def _plan(text: str) -> Plan:
     return Plan.from_json(text)
 
 
-__all__ = ["MOST_LISTED", "RESULTS_PER_TASK", "Files", "Work", "check_copies", "repeated"]
+__all__ = ["MOST_LISTED", "RESULTS_PER_TASK", "Files", "Work", "check_copies", "repeated_files"]

@@ -11,7 +11,7 @@ from fedldp.counting.engines._work import (
     RESULTS_PER_TASK,
     Work,
     check_copies,
-    repeated,
+    repeated_files,
 )
 from fedldp.counting.shards import find
 from fedldp.errors import DomainError, MissingExtra
@@ -81,7 +81,7 @@ class CountFiles(beam.PTransform):  # type: ignore[misc]
         """
         files = (
             input_or_inputs
-            | "Find" >> beam.FlatMap(_found)
+            | "Find" >> beam.FlatMap(_find)
             | "Once" >> beam.GroupByKey()
             | "Choose" >> beam.MapTuple(_first)
         )
@@ -89,7 +89,7 @@ class CountFiles(beam.PTransform):  # type: ignore[misc]
         return (
             files
             | "Count" >> beam.CombineGlobally(_Combine(self._work, Work.counted_file))
-            | "Check" >> beam.Map(_checked, beam.pvalue.AsSingleton(number))
+            | "Check" >> beam.Map(_check, beam.pvalue.AsSingleton(number))
         )
 
 
@@ -172,7 +172,7 @@ class _Combine(beam.CombineFn):  # type: ignore[misc]
         return [self._work.merge(results)] if len(results) > RESULTS_PER_TASK else results
 
 
-def _found(source: str) -> Iterator[tuple[str, str]]:
+def _find(source: str) -> Iterator[tuple[str, str]]:
     for shard in find(source):
         yield shard.name, shard.address
 
@@ -180,11 +180,11 @@ def _found(source: str) -> Iterator[tuple[str, str]]:
 def _first(name: str, addresses: Iterable[str]) -> str:
     first, *others = addresses
     if others:
-        log.warning("%s: %s", name, repeated(len(others)))
+        log.warning("%s: %s", name, repeated_files(len(others)))
     return first
 
 
-def _checked(found: Counted, number: int) -> Counted:
+def _check(found: Counted, number: int) -> Counted:
     if len(found.manifest) != number:
         raise DomainError(
             f"the runner must count each of {counted(number, 'file')} once; it counted "

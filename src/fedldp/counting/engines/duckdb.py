@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedldp._internal.validation import whole
 from fedldp.counting.counts import Counted
 from fedldp.counting.engines._work import Work
-from fedldp.counting.packets import chosen, import_pyarrow
+from fedldp.counting.packets import import_pyarrow, packet_column
 from fedldp.errors import DomainError
 from fedldp.plan.plan import Plan
 
@@ -72,7 +72,7 @@ def count_packets(
     if number < 1:
         raise DomainError(f"threads must be at least 1; got {number}.")
     kinds = zip(relation.columns, relation.types, strict=True)
-    name = chosen([name for name, kind in kinds if str(kind) == "BLOB"], column)
+    name = packet_column([name for name, kind in kinds if str(kind) == "BLOB"], column)
     work, pa, lock = Work.of(plan), import_pyarrow(), Lock()
     quoted = name.replace('"', '""')
     reader = relation.project(f'"{quoted}"').to_arrow_reader(_ROWS_PER_BATCH)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedldp.counting.counts import Counted, Manifest
 from fedldp.counting.engines._work import MOST_LISTED, RESULTS_PER_TASK, Files, Work
-from fedldp.counting.packets import chosen, import_pyarrow
+from fedldp.counting.packets import import_pyarrow, packet_column
 from fedldp.counting.shards import ShardPath
 from fedldp.errors import MissingExtra
 from fedldp.plan.plan import Plan
@@ -87,8 +87,8 @@ def count_files(
         return work.merged([])
     addresses = [(address,) for address in selected.addresses.values()]
     frame = active.createDataFrame(addresses, "address string").repartition(partitions)
-    counted = _mapped(frame, lambda batches: work.merge(map(work.counted_file, _cells(batches))))
-    return selected.check(_merged(counted, partitions, work))
+    counted = _map(frame, lambda batches: work.merge(map(work.counted_file, _cells(batches))))
+    return selected.check(_merge(counted, partitions, work))
 
 
 def count_packets(plan: Plan, frame: "DataFrame", *, column: str | None = None) -> Counted:
@@ -131,13 +131,13 @@ def count_packets(plan: Plan, frame: "DataFrame", *, column: str | None = None) 
     >>> spark.count_packets(plan, frame)
     <Counted: 1 vehicle in 1 packet; 1 packet refused (length 1)>
     """
-    name = chosen([name for name, kind in frame.dtypes if kind == "binary"], column)
+    name = packet_column([name for name, kind in frame.dtypes if kind == "binary"], column)
     escaped = name.replace("`", "``")
     # With a plain name: `mapInArrow` does not find a column whose name has points.
     packets = frame.select(f"`{escaped}`").toDF("packet")
     work = Work.of(plan)
-    counted = _mapped(packets, lambda batches: work.counted(_reader(batches)))
-    return _merged(counted, RESULTS_PER_TASK + 1, work)
+    counted = _map(packets, lambda batches: work.counted(_reader(batches)))
+    return _merge(counted, RESULTS_PER_TASK + 1, work)
 
 
 def _active() -> "SparkSession":
@@ -148,7 +148,7 @@ def _active() -> "SparkSession":
     return SparkSession.active()
 
 
-def _mapped(frame: "DataFrame", function: Callable[[Batches], bytes]) -> "DataFrame":
+def _map(frame: "DataFrame", function: Callable[[Batches], bytes]) -> "DataFrame":
     """Return a frame with one result for each partition, which Spark computes when it is needed."""
 
     def run(batches: Batches) -> Batches:
@@ -158,14 +158,12 @@ def _mapped(frame: "DataFrame", function: Callable[[Batches], bytes]) -> "DataFr
     return frame.mapInArrow(run, "result binary")
 
 
-def _merged(results: "DataFrame", partitions: int, work: Work) -> Counted:
+def _merge(results: "DataFrame", partitions: int, work: Work) -> Counted:
     """Return the sum of all results; the driver adds only a few of them."""
     while partitions > RESULTS_PER_TASK:
         partitions = -(-partitions // RESULTS_PER_TASK)
         # Spark sorts rows before it deals them out, so that a retry deals them out alike.
-        results = _mapped(
-            results.repartition(partitions), lambda batches: work.merge(_cells(batches))
-        )
+        results = _map(results.repartition(partitions), lambda batches: work.merge(_cells(batches)))
     return work.merged(bytes(row[0]) for row in results.collect())
 
 

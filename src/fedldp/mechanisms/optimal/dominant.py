@@ -27,7 +27,7 @@ class BelowPaper(Solved):
     @property
     def factor(self) -> float:
         """The factor that was found against HM-TP's variance."""
-        return self._found[1]
+        return self._solution[1]
 
     @abstractmethod
     def _choose(self, x: Floats, limits: VarianceLimits) -> tuple[Solution | None, float]:

@@ -92,7 +92,7 @@ class Optimal(Solved):
         if self.cap is None:
             return None
         if isinstance(self.cap, str):
-            return np.asarray(_named(self.cap, self.epsilon).variance(x))
+            return np.asarray(_mechanism(self.cap, self.epsilon).variance(x))
         is_number = isinstance(self.cap, Real) and not isinstance(self.cap, bool)
         if not is_number or not 0 < self.cap < 1e9:
             raise DomainError(
@@ -117,7 +117,7 @@ class Optimal(Solved):
             factors = _TIGHTER
             if isinstance(self.cap, str):
                 with contextlib.suppress(DomainError):
-                    candidates.append(_named(self.cap, self.epsilon).channel())
+                    candidates.append(_mechanism(self.cap, self.epsilon).channel())
         for factor in factors:  # a little tighter where rounding in the solver broke the cap
             solution = search(self.epsilon, self.outputs, right, limits, weights, factor)
             if solution is not None:
@@ -190,7 +190,7 @@ def _counts_for(epsilon: float, bits: int) -> list[int]:
     return [full - 1, full, *(n for n in more if n <= 64)]
 
 
-def _named(name: str, epsilon: float) -> Mechanism:
+def _mechanism(name: str, epsilon: float) -> Mechanism:
     from fedldp.mechanisms import mechanism  # the registry, which lists this module's classes too
 
     return mechanism(name, epsilon)

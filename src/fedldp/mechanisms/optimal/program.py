@@ -97,7 +97,7 @@ def solve(
     active = np.union1d(active, [i for i, _, _ in cuts]).astype(np.int64)
     cuts = cuts or _first_cuts(y, x, active)
     while True:
-        fixed, fixed_to = _fixed(y, 1 / unit, growth, fold, limits, active, unit**2)
+        fixed, fixed_to = _fixed_inequalities(y, 1 / unit, growth, fold, limits, active, unit**2)
         chosen = sorted(cuts)
         i, a, b = np.array(chosen).T
         centre, square = (y[a] + y[b]) / 2, ((y[b] - y[a]) / 2) ** 2
@@ -143,7 +143,7 @@ def solve(
     )
 
 
-def _fixed(
+def _fixed_inequalities(
     y: Floats,
     one: float,
     growth: float,

@@ -72,7 +72,7 @@ class Solved(Finite):
         return repr(self)
 
     @cached_property
-    def _found(self) -> tuple[Channel, float]:
+    def _solution(self) -> tuple[Channel, float]:
         if known := solutions.load(self._key(), self.outputs):
             outputs, base, factor = known
             return to_channel(outputs, base, self.epsilon), factor
@@ -93,7 +93,7 @@ class Solved(Finite):
 
     def channel(self, outputs: int | None = None) -> Channel:
         if outputs is None:
-            return self._found[0]
+            return self._solution[0]
         other: Self = replace(cast(Any, self), outputs=outputs)
         return other.channel()
 
@@ -106,15 +106,15 @@ class Solved(Finite):
 
     @property
     def values(self) -> Floats:
-        return self._found[0].values
+        return self._solution[0].values
 
     @cached_property
     def letters(self) -> Floats:
-        return self._found[0].letters
+        return self._solution[0].letters
 
     @cached_property
     def table(self) -> Floats:
-        return self._found[0].table
+        return self._solution[0].table
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -127,7 +127,7 @@ class Solved(Finite):
         return self.certificate.lower_bound
 
     def _draw(self, x: Floats, u: Floats, out: Floats, scratch: Floats) -> None:
-        channel = self._found[0]
+        channel = self._solution[0]
         thresholds, flips = self._shares
         # The first digits of u choose a column of the letter's row; what is left of u rounds x to
         # a letter and, being uniform on either side of the odds for that, decides for the column
@@ -152,7 +152,7 @@ class Solved(Finite):
     @cached_property
     def _shares(self) -> tuple[Floats, npt.NDArray[np.int64]]:
         """The channel's alias table, with thresholds in [0, 1]."""
-        thresholds, flips = self._found[0].alias
+        thresholds, flips = self._solution[0].alias
         return thresholds / 2.0**vehicle.WORD, flips.astype(np.int64)
 
 

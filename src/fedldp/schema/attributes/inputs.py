@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp._internal.validation import Floats
-from fedldp._internal.vectors import scaled, shortened
+from fedldp._internal.vectors import scale_and_clip, shortened
 from fedldp.coders.base import Coder, ForCategories
 from fedldp.errors import DomainError
 
@@ -81,7 +81,7 @@ class Inputs(ABC):
 
     def of(self, values: npt.ArrayLike) -> Floats:
         """Return the inputs of some values, scaled and clipped, and `missing` for NaN."""
-        return scaled(np.array(values, np.float64), *self.scaling, self.missing, self.ends)
+        return scale_and_clip(np.array(values, np.float64), *self.scaling, self.missing, self.ends)
 
     @abstractmethod
     def positions(self, values: Values) -> Floats:
