@@ -83,7 +83,7 @@ def test_all_flights():
 
 
 def test_few_flights():
-    document = json.loads(run("--rows", 12_000, "--replicas", 4, "--json", "-o", "a/b"))
+    document = json.loads(run("--rows", 12_000, "--replicas", 2, "--json", "-o", "a/b"))
     assert Path("a/b/flights.png").exists()
     flights = replace(datasets.load("flights", rows=12_000), reference="none")
     fleet, public = flights.split(0.1)
@@ -94,7 +94,7 @@ def test_few_flights():
     features, targets = task.examples.read(slice(None))
     other.fit(written_out(features), targets)  # both may differ in single flights
     assert document["converged"] == pytest.approx(test.error(other.coef_)[0], abs=2 / len(public))
-    for epsilon, replicas, number in ((4.0, 4, 5), (None, 1, 7)):
+    for epsilon, replicas, number in ((4.0, 2, 5), (None, 1, 7)):
         settings, errors = Settings(4.0) if epsilon else Settings(None), []
         for replica in range(replicas):
             rng = fedldp.source(2013 + replica)

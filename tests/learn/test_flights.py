@@ -38,7 +38,10 @@ def errors(settings, kind="logistic", **options):
 
 
 # Of 10 seeds that were not used here, the means are 0.002 below these bounds at the least.
-@pytest.mark.parametrize(("epsilon", "most"), [(4.0, 0.095), (2.0, 0.098), (1.0, 0.108)])
+@pytest.mark.parametrize(
+    ("epsilon", "most"),
+    [(4.0, 0.095), pytest.param(2.0, 0.098, marks=pytest.mark.slow), (1.0, 0.108)],
+)
 def test_one_pass_in_which_every_flight_is_asked_once(epsilon, most):
     assert errors(Settings(epsilon)).mean() <= most
 
