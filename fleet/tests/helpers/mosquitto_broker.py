@@ -4,11 +4,10 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
-import time
 from pathlib import Path
 
 import trustme
+from processes import started
 
 from fedldp_fleet.mqtt import Broker
 
@@ -72,18 +71,9 @@ class Mosquitto:
         return Broker.of(self.url, **self.keys(name)) if self.tls else Broker.of(self.url)
 
     def start(self):
-        with (self.folder / "broker.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [program(), "-c", "mosquitto.conf"], cwd=self.folder, stdout=log, stderr=log
-            )
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                time.sleep(0.05)
-        raise TimeoutError((self.folder / "broker.log").read_text())
+        command = [program(), "-c", "mosquitto.conf"]
+        self.process = started(command, self.folder / "broker.log", b"running", cwd=self.folder)
+        return self
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)

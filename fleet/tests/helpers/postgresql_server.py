@@ -7,8 +7,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from pathlib import Path
+
+from processes import started
 
 HOST, SUPERUSER, ACCOUNT = "127.0.0.1", "fedldp", "postgres"
 PATIENCE, MEMORY = 60.0, Path("/dev/shm")
@@ -66,18 +67,12 @@ class PostgreSQLServer:
         return f"postgresql://{SUPERUSER}@{HOST}:{self.port}/{database}"
 
     def start(self):
-        log = (self.folder / "log").open("ab")
-        self.process = subprocess.Popen(
-            self._command("postgres", "-D", self.data), stdout=log, stderr=log, cwd="/"
+        self.process = started(
+            self._command("postgres", "-D", self.data),
+            self.folder / "log",
+            b"database system is ready to accept connections",
+            cwd="/",
         )
-        log.close()
-        until = time.monotonic() + PATIENCE
-        while subprocess.run(
-            self._command("pg_isready", "-h", HOST, "-p", self.port), capture_output=True, cwd="/"
-        ).returncode:
-            assert self.process.poll() is None, (self.folder / "log").read_text()
-            assert time.monotonic() < until
-            time.sleep(0.02)
         return self
 
     def kill(self):
