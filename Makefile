@@ -270,7 +270,7 @@ dist: $(VENV)/test.done  ## sdist, wheel and SBOM, built twice and compared, and
 	$(BIN)/pyroma --min=8 dist/*.tar.gz
 	$(BIN)/pytest -m dist tests/tools/test_dist.py
 
-test-public: $(VENV)/test.done  ## the files for a public repository, by the schemas of those who read them
+test-public: $(VENV)/test.done  ## the files for a public repository, by the schemas of those who read them, and the conda recipe
 	$(BIN)/python -m pip install --quiet --group public
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
@@ -278,6 +278,7 @@ test-public: $(VENV)/test.done  ## the files for a public repository, by the sch
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 	$(BIN)/pre-commit validate-config .pre-commit-config.yaml
+	$(BIN)/pytest -m public tests/tools/test_conda_recipe.py
 
 clean:
 	rm -rf .cache/solved $(VENV) .venv-dist .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss .venv-engines demo site dist
