@@ -42,11 +42,8 @@ def test_it_builds_this_version(recipe):
 
 def test_it_asks_for_what_the_package_asks_for(recipe):
     extras = project()["optional-dependencies"]
-    needed = [
-        *project()["dependencies"],
-        *(each for name in COMMAND_EXTRA for each in extras[name]),
-    ]
-    optional = [each for name in OPTIONAL_EXTRAS for each in extras[name]]
+    needed = [*project()["dependencies"], *extras[COMMAND_EXTRA]]
+    optional = [requirement for name in OPTIONAL_EXTRAS for requirement in extras[name]]
     python = f"python {project()['requires-python']}"
     assert sorted(recipe["requirements"]["run"]) == sorted([python, *conda_names(needed)])
     assert sorted(recipe["requirements"]["run_constraints"]) == sorted(conda_names(optional))
