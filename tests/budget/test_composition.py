@@ -84,7 +84,7 @@ def test_the_bound_is_above_what_its_own_order_proves():
     for rho, delta, order in itertools.product(
         (Fraction(1, 1000), Fraction(73, 40), Fraction(10**6, 7)), DELTAS, (1.01, 3.7, 1e5)
     ):
-        found = composition._proven(rho, delta, Fraction(order))
+        found = composition._proven_bound(rho, delta, Fraction(order))
         with mpmath.workdps(60):
             a = mpmath.mpf(order)
             exact = mpmath.mpf(rho.numerator) / rho.denominator * a + mpmath.log(1 - 1 / a)

@@ -386,7 +386,7 @@ class Calendar:
             used = np.flatnonzero(weights).tolist()
             return Estimate(
                 {
-                    name: _weighted(
+                    name: _weighted_sum(
                         weights[used],
                         [alone[i][name] for i in used],
                         [together[i][name] for i in used],
@@ -525,7 +525,7 @@ def _slope(periods: Sequence[int]) -> Floats:
     return np.asarray(centred / np.sum(centred**2))
 
 
-def _weighted(weights: Floats, alone: list[Result], together: list[Result]) -> Differences:
+def _weighted_sum(weights: Floats, alone: list[Result], together: list[Result]) -> Differences:
     """Return a weighted sum of results, whose errors are added as if they were independent.
 
     The distances of the results from the ends of their intervals are added as standard errors are

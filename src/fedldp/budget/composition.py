@@ -81,10 +81,10 @@ def approximate_epsilon(rho: Fraction, delta: float = COMPOSITION_DELTA) -> floa
     for _ in range(_STEPS):
         first, second = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
         low, high = (low, second) if bound(first) < bound(second) else (first, high)
-    return _proven(rho, delta, 1 + Fraction(math.exp((low + high) / 2)))
+    return _proven_bound(rho, delta, 1 + Fraction(math.exp((low + high) / 2)))
 
 
-def _proven(rho: Fraction, delta: float, order: Fraction) -> float:
+def _proven_bound(rho: Fraction, delta: float, order: Fraction) -> float:
     """Return the bound that an order proves, rounded upwards."""
     left_out = Fraction(delta) * order
     terms = (

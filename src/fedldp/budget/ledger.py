@@ -453,7 +453,7 @@ class Ledger:
                 raise _another_question()
             if stored_question is None:
                 self._refuse_if_sealed()
-                constants = self._kept(vehicle_ids, constant)
+                constants = self._repeated_answers(vehicle_ids, constant)
                 repeating = self._able(
                     [vehicle_id for vehicle_id in vehicle_ids if vehicle_id in constants],
                     NO_COST,
@@ -625,7 +625,7 @@ class Ledger:
             if drawn := records.drawn(self._file, vehicle_id, calendar):
                 return drawn
             self._refuse_if_sealed()
-            cost = NO_COST if self._kept([vehicle_id], constant) else cost
+            cost = NO_COST if self._repeated_answers([vehicle_id], constant) else cost
             spent = self._standing(vehicle_id).spent
             if refusal := self._policy.beyond_cap(vehicle_id, spent, cost):
                 raise BudgetError(refusal)
@@ -696,7 +696,7 @@ class Ledger:
             if not new:
                 return is_drawn
             self._refuse_if_sealed()
-            constants = self._kept(new, constant)
+            constants = self._repeated_answers(new, constant)
             standings = records.standings(self._file, new, "", self.period)
             before = records.drawn_counts(self._file, new)
             # Nobody draws in vain: a stranger who asks must not keep an agent busy at no cost.
@@ -910,11 +910,11 @@ class Ledger:
         stored_question = records.question(self._file, request)
         if question is not None and stored_question is not None and stored_question != question:
             raise _another_question()
-        stored = self._stored(vehicle_id, cost, [request, *former])
+        stored = self._stored_answer(vehicle_id, cost, [request, *former])
         if stored is not None:
             return _StoredState(stored, {}, NEWCOMER, was_asked=True)
         self._refuse_if_sealed()
-        constants = self._kept([vehicle_id], constant)
+        constants = self._repeated_answers([vehicle_id], constant)
         standing = self._standing(vehicle_id, job)
         if refusal := self._policy.refusal(
             vehicle_id, standing, NO_COST if constants else cost, job
@@ -926,7 +926,9 @@ class Ledger:
             )
         return _StoredState(None, constants, standing, was_asked=stored_question is not None)
 
-    def _stored(self, vehicle_id: str, cost: Fraction, requests: Sequence[Request]) -> bytes | None:
+    def _stored_answer(
+        self, vehicle_id: str, cost: Fraction, requests: Sequence[Request]
+    ) -> bytes | None:
         for request in requests:
             stored = records.answer(self._file, vehicle_id, request)
             if stored is None:
@@ -940,7 +942,7 @@ class Ledger:
             return answer
         return None
 
-    def _kept(self, vehicle_ids: list[str], constant: str | None) -> dict[str, bytes]:
+    def _repeated_answers(self, vehicle_ids: list[str], constant: str | None) -> dict[str, bytes]:
         """Return the answers that some vehicles repeat."""
         if constant is None:
             return {}

@@ -439,7 +439,7 @@ class Vehicle:
         OSError
             If the ledger cannot be read or written. Nothing is released then.
         """
-        checked = _checked(plan, self.ledger)
+        checked = _check_plan(plan, self.ledger)
         question = PlanQuestion(checked, check_job(job), round, digest, entry=entry, former=former)
         return self.answer_question(question, row, run=run, nonce=nonce)
 
@@ -589,7 +589,7 @@ class Vehicle:
         Traceback (most recent call last):
         fedldp.errors.PrivacyError: refused: it costs 1.0, and the cap is 1/2...
         """
-        question = PlanQuestion(_checked(plan, self.ledger), check_job(job))
+        question = PlanQuestion(_check_plan(plan, self.ledger), check_job(job))
         constant = question.constant
         if constant and self.vehicle_id in self.ledger.repeating(constant, job):
             return
@@ -630,14 +630,14 @@ def _missing_answer() -> bytes:
     raise DomainError("the ledger has lost an answer that it had a moment ago.")
 
 
-def _checked(plan: AnyPlan, ledger: Ledger) -> vehicle.Plan:
+def _check_plan(plan: AnyPlan, ledger: Ledger) -> vehicle.Plan:
     return plan if isinstance(plan, vehicle.Plan) else _read_plan(plan.to_json(), ledger.cap)
 
 
 def _checked_calendar(calendar: AnyCalendar, ledger: Ledger) -> vehicle.Calendar:
     if isinstance(calendar, vehicle.Calendar):
         return calendar
-    _checked(calendar.plan, ledger)
+    _check_plan(calendar.plan, ledger)
     return _read_calendar(calendar.to_json(), _LARGEST_CALENDAR_COST, repeats=True)
 
 
@@ -656,12 +656,12 @@ def _drawn_record(plan: vehicle.Plan, row: Any) -> tuple[bytes, Any, str]:
         values = row() if callable(row) else row
         return plan.report(values)[HEADER_BYTES:], values, ""
     except BaseException as error:
-        failure = _described(error)
+        failure = _error_text(error)
     # Not earlier: the exception keeps what the function had in memory, which may be all there is.
     return plan.report({})[HEADER_BYTES:], None, failure
 
 
-def _described(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return what an exception says, if it can: a program may raise one of its own."""
     name = type(error).__name__
     try:

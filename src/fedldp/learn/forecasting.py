@@ -212,12 +212,12 @@ def forecast(
         priors=prior.deviations,
         squares=prior.squares,
         precision=precision,
-        needed=_needed(noisy, precision),
-        needed_to_beat=_needed(noisy, BEATS),
+        needed=_needed_vehicles(noisy, precision),
+        needed_to_beat=_needed_vehicles(noisy, BEATS),
     )
     if public is None:
         return predicted
-    errors, base = _simulated(settings, public, vehicles, repeats, source or source_of())
+    errors, base = _simulate(settings, public, vehicles, repeats, source or source_of())
     return replace(predicted, errors=errors, base_rate=base)
 
 
@@ -236,7 +236,7 @@ def too_few(settings: Settings, encoding: Features, goal: Objective, vehicles: i
     noisy = partial(_noisy, settings, encoding, goal)
     if noisy(vehicles) <= TOO_NOISY:
         return None
-    needed, base = _needed(noisy, BEATS), "label" if goal.classifies else "number"
+    needed, base = _needed_vehicles(noisy, BEATS), "label" if goal.classifies else "number"
     enough = "no number is enough" if needed is None else f"about {needed:,} are needed"
     return (
         f"{vehicles:,} vehicles with epsilon = {settings.epsilon:g} are too few for "
@@ -309,7 +309,7 @@ def _deviations(
     return deviations, prior, None if survey is None else survey.kind, vehicles_left
 
 
-def _needed(noisy: Callable[[int], float], precision: float) -> int | None:
+def _needed_vehicles(noisy: Callable[[int], float], precision: float) -> int | None:
     """Return the least number of vehicles, to about a tenth, for a precision."""
     low, high = 1, 1
     while noisy(high) > precision:
@@ -323,7 +323,7 @@ def _needed(noisy: Callable[[int], float], precision: float) -> int | None:
     return int(-(-high // 10**digits) * 10**digits)
 
 
-def _simulated(
+def _simulate(
     settings: Settings, public: Linear, vehicles: int, repeats: int, source: Source
 ) -> tuple[Floats, float]:
     """Return the errors of simulated trainings on public rows, and the base rate."""

@@ -150,12 +150,12 @@ class SparseGradients(_Gradients):
         if self._begins is None:
             counts = np.full(rows, places.shape[1])
         else:
-            counts, places, numbers = self._merged(numbers, places, d)
+            counts, places, numbers = self._merge(numbers, places, d)
         return SparseRows(
             np.tile(counts, replicas), np.tile(places.reshape(-1), replicas), numbers.reshape(-1)
         )
 
-    def _merged(
+    def _merge(
         self, numbers: Floats, places: Integers, d: int
     ) -> tuple[Integers, Integers, Floats]:
         """Average over the rows of each vehicle.

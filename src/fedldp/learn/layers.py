@@ -360,7 +360,9 @@ class Conv(Layer):
             slopes.sum(axis=2, out=gradient[:, :, -1])
         by_place = np.ascontiguousarray(slopes.transpose(0, 2, 1)).reshape(rows * places, -1)
         back = (by_place @ matrix[:, :seen]).reshape(rows, places, shape[1], self.width)
-        return gradient.reshape(rows, -1), _added(back.transpose(0, 2, 1, 3), shape, self.stride)
+        return gradient.reshape(rows, -1), _add_windows(
+            back.transpose(0, 2, 1, 3), shape, self.stride
+        )
 
 
 @final
@@ -468,7 +470,7 @@ class Pool(Layer):
         else:
             back = np.zeros((*slopes.shape, self.width), slopes.dtype)
             np.put_along_axis(back, first[..., None], slopes[..., None], axis=3)
-        return _no_gradient(slopes), _added(back, shape, self.stride)
+        return _no_gradient(slopes), _add_windows(back, shape, self.stride)
 
 
 @final
@@ -699,7 +701,7 @@ def _sliding(values: Array, width: int, stride: int) -> Array:
     return found[:, :, ::stride]
 
 
-def _added(back: Array, shape: Shape, stride: int) -> Array:
+def _add_windows(back: Array, shape: Shape, stride: int) -> Array:
     """Add up the slopes of windows, (rows, channels, places, width), where they lie."""
     found = np.zeros(shape, back.dtype)
     reach = (back.shape[2] - 1) * stride + 1

@@ -192,7 +192,7 @@ class Adam(Optimizer):
 
     def resolve(self, rate: float, schedule: str) -> Self:
         """Return it with a rate and a schedule, where they are "auto"."""
-        return replace(self, **_resolved(self.learning_rate, rate, self.schedule, schedule))
+        return replace(self, **_resolve_steps(self.learning_rate, rate, self.schedule, schedule))
 
     def step(
         self, recipe: "Recipe", state: "State", observed: Observed, prior: Prior | None
@@ -205,7 +205,7 @@ class Adam(Optimizer):
         scale += _TINY
         move = momentum / scale
         move *= rate * (1 - remembered) / (1 - remembered**t)
-        return _moved(self, state, move, momentum, squares)
+        return _move(self, state, move, momentum, squares)
 
 
 @final
@@ -253,7 +253,7 @@ class SGD(Optimizer):
 
     def resolve(self, rate: float, schedule: str) -> Self:
         """Return it with a rate and a schedule, where they are "auto"."""
-        return replace(self, **_resolved(self.learning_rate, rate, self.schedule, schedule))
+        return replace(self, **_resolve_steps(self.learning_rate, rate, self.schedule, schedule))
 
     def step(
         self, recipe: "Recipe", state: "State", observed: Observed, prior: Prior | None
@@ -261,7 +261,7 @@ class SGD(Optimizer):
         """Return the state after one more group."""
         rate = recipe.rate_in(state.round + 1)
         momentum = _with_momentum(self.momentum, state, observed.gradient)
-        return _moved(self, state, rate * momentum, momentum, state.squares)
+        return _move(self, state, rate * momentum, momentum, state.squares)
 
 
 @final
@@ -317,7 +317,7 @@ class NoiseAware(Optimizer):
 OPTIMIZERS: tuple[type[Optimizer], ...] = (Adam, SGD, NoiseAware)
 
 
-def _resolved(rate: float | str, auto_rate: float, schedule: str, auto_schedule: str) -> Any:
+def _resolve_steps(rate: float | str, auto_rate: float, schedule: str, auto_schedule: str) -> Any:
     """Return options of an optimizer, where they are "auto"."""
     return {
         "learning_rate": auto_rate if rate == AUTO else rate,
@@ -705,7 +705,7 @@ def _with_momentum(kept: float, state: State, gradient: Floats) -> Floats:
     return kept * state.momentum + gradient if kept else gradient
 
 
-def _moved(
+def _move(
     optimizer: Optimizer, state: State, move: Floats, momentum: Floats, squares: Floats
 ) -> State:
     """Return the state after a step of Adam or SGD."""
@@ -713,7 +713,7 @@ def _moved(
     average = weights
     if optimizer.average:
         average = state.average + 3 / (t + 2) * (weights - state.average)
-    change = _changed(optimizer, state, move, weights, average)
+    change = _step_lengths(optimizer, state, move, weights, average)
     return State(t, weights, average, momentum, squares, change)
 
 
@@ -735,11 +735,11 @@ def _filter(optimizer: Optimizer, state: State, observed: Observed, prior: Prior
         if not optimizer.average
         else share_kept * state.average + (1 - share_kept) * weights
     )
-    change = _changed(optimizer, state, move, weights, average)
+    change = _step_lengths(optimizer, state, move, weights, average)
     return replace(state, round=t, weights=weights, average=average, change=change, known=known)
 
 
-def _changed(
+def _step_lengths(
     optimizer: Optimizer, state: State, move: Floats, weights: Floats, average: Floats
 ) -> Floats:
     """Return the length of a step, and undo it in replicas that had settled before."""

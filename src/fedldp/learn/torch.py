@@ -108,7 +108,7 @@ class ModuleTask(Task):
         self._module, self._loss, self._vehicle_rows = module, loss, vehicle_rows
         self._copy = copy.deepcopy(module).eval()
         _check_independent(self._copy)
-        self._trained = _trained(self._copy)
+        self._trained = _trained_parameters(self._copy)
         self._data = _tensor(inputs), _tensor(targets)
         self._recorded: dict[Any, Any] = {}  # work of a GPU, by the shapes of its inputs
         rows = [len(data) for data in self._data]
@@ -156,9 +156,9 @@ class ModuleTask(Task):
         DomainError
             If there are more weights, or fewer, than the module trains.
         """
-        found = self._named(weights, ())
+        found = self._weights_by_name(weights, ())
         with torch.no_grad():
-            for name, parameter in _trained(self._module).items():
+            for name, parameter in _trained_parameters(self._module).items():
                 parameter.copy_(found[name])
 
     def gradients(self, weights: Floats, vehicles: Rows) -> "Gradients":
@@ -232,7 +232,7 @@ class ModuleTask(Task):
         together = max(1, self._block // max(1, len(rows)))
         for first in range(0, len(weights), together):
             some_models = weights[first : first + together]
-            named = self._named(some_models, (len(some_models),))
+            named = self._weights_by_name(some_models, (len(some_models),))
             for some in self._read(rows):
                 yield self._compute(named, *some)
 
@@ -274,13 +274,13 @@ class ModuleTask(Task):
         """Yield the inputs and the targets of some examples, a block of them at a time."""
         for first in range(0, len(rows), self._block):
             block = torch.from_numpy(rows[first : first + self._block])
-            yield [self._moved(each[block.to(each.device)]) for each in self._data]
+            yield [self._to_module(each[block.to(each.device)]) for each in self._data]
 
     def _mean(self, function: Callable[..., Tensor], weights: Floats) -> Floats:
         rows, totals = np.arange(len(self._data[0])), []
         with torch.no_grad(), _all_bits():
             for model in weights:
-                named = self._named(model, ())
+                named = self._weights_by_name(model, ())
                 sums = (function(named, *some).double().sum() for some in self._read(rows))
                 totals.append(float(sum(sums)))
         return np.array(totals) / len(rows)
@@ -294,19 +294,19 @@ class ModuleTask(Task):
             return (outputs.reshape(y.shape) - y) ** 2
         return outputs.argmax(dim=1) != y
 
-    def _named(self, weights: Floats, models: tuple[int, ...]) -> dict[str, Tensor]:
+    def _weights_by_name(self, weights: Floats, models: tuple[int, ...]) -> dict[str, Tensor]:
         """Return the weights of a model, or of several, in the shapes that the module has."""
         if weights.shape != (*models, self.dimensions):
             raise DomainError(
                 f"the weights of a model must be {self.dimensions} numbers; got an array of shape "
                 f"{weights.shape}."
             )
-        flat = self._moved(torch.tensor(weights))
+        flat = self._to_module(torch.tensor(weights))
         sizes = [each.numel() for each in self._trained.values()]
         parts = zip(self._trained.items(), flat.split(sizes, dim=-1), strict=True)
         return {name: part.reshape(*models, *each.shape) for (name, each), part in parts}
 
-    def _moved(self, tensor: Tensor) -> Tensor:
+    def _to_module(self, tensor: Tensor) -> Tensor:
         """Return numbers as the module takes them: where it is, floats in its precision."""
         like = next(iter(self._trained.values()))
         kind = like.dtype if tensor.is_floating_point() else torch.int64
@@ -551,7 +551,7 @@ def _check_independent(module: Any) -> None:
             )
 
 
-def _trained(module: Any) -> dict[str, Tensor]:
+def _trained_parameters(module: Any) -> dict[str, Tensor]:
     """Return the parameters that are trained, by name."""
     found = {name: each for name, each in module.named_parameters() if each.requires_grad}
     kinds = {(each.device, each.dtype) for each in found.values()}

@@ -323,7 +323,7 @@ class Tally:
             counts, start = [], _HEAD.size
             for part in plan.parts:
                 size, end = body[start], start + 1 + body[start] * int(part.starts[-1])
-                counts.append(_unpacked(body[start + 1 : end], size, int(part.starts[-1])))
+                counts.append(_unpack(body[start + 1 : end], size, int(part.starts[-1])))
                 start = end
             tally = _checked(plan, reports, tuple(counts))
             if tally.to_bytes() != bytes(data):
@@ -419,7 +419,7 @@ def _size(cells: Cells) -> int:
     return 0 if not cells.any() else largest.bit_length() // 8 + 1
 
 
-def _unpacked(octets: bytes, size: int, count: int) -> Cells:
+def _unpack(octets: bytes, size: int, count: int) -> Cells:
     """Return counters of `size` bytes each."""
     if size > 8 or len(octets) != size * count:
         raise ValueError("it ends before its counters do")

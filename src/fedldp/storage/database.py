@@ -249,7 +249,7 @@ class Database:
         """
         with self.reading():
             self._refuse_transaction()
-            with self._counted():
+            with self._counted_transaction():
                 self._version()  # a newer program may have migrated the file since it was opened
                 yield
             self._refuse_another_file()
@@ -259,11 +259,13 @@ class Database:
 
         It returns None if nothing is to be changed.
         """
-        with self.reading(), self._counted(change):
+        with self.reading(), self._counted_transaction(change):
             pass
 
     @contextlib.contextmanager
-    def _counted(self, change: Callable[[Record], Record | None] | None = None) -> Iterator[None]:
+    def _counted_transaction(
+        self, change: Callable[[Record], Record | None] | None = None
+    ) -> Iterator[None]:
         """Run a transaction whose rows are added to the record, to the head, and to a mirror."""
         if not self._kind.head_since:
             with self._undone():
@@ -271,7 +273,7 @@ class Database:
                 yield
                 self.execute("COMMIT")
             return
-        with self._locked_transaction() as record, self._followed(record) as mirror:
+        with self._locked_transaction() as record, self._mirrored_transaction(record) as mirror:
             self._added.begin(keep=mirror is not None)
             yield
             changed = None if change is None else change(record)
@@ -319,7 +321,7 @@ class Database:
         self._head_synced = True
 
     @contextlib.contextmanager
-    def _followed(self, record: Record) -> "Iterator[Database | None]":
+    def _mirrored_transaction(self, record: Record) -> "Iterator[Database | None]":
         """Let the mirror follow a transaction, if there is one."""
         if record.role != head.MIRRORED or not self._paired:
             yield None
@@ -655,12 +657,12 @@ class Database:
         has_mirror = self._paired and record.role == head.MIRRORED
         if has_mirror or state is None or record.mark != state[0] or record.problem(*state):
             # A process was killed, or writes at this moment, or the file is damaged.
-            with self._counted():
+            with self._counted_transaction():
                 pass
         if record.commits == 0 and self._has_rows():
             # It was migrated. With a head that knows of no commit, it could be migrated again from
             # an older copy, or made anew.
-            with self._counted(lambda record: record):
+            with self._counted_transaction(lambda record: record):
                 pass
 
     def _has_rows(self) -> bool:

@@ -167,13 +167,13 @@ def mean_difference(one: Mean, other: Mean, covariance: Any = None) -> Mean:
         else:
             correlation = np.clip(covariance / (one.stderr * other.stderr), -1.0, 1.0)
             correlation = np.where(np.isfinite(correlation), correlation, -1.0)
-    stderr = _added(one.stderr, other.stderr, correlation)
+    stderr = _error_of_difference(one.stderr, other.stderr, correlation)
 
     def interval(kind: str) -> Floats:
         (a, b), (c, d) = (np.moveaxis(getattr(result, kind), -1, 0) for result in (one, other))
         first, second = np.clip(one.mean, a, b), np.clip(other.mean, c, d)
-        low = first - second - _added(first - a, d - second, correlation)
-        high = first - second + _added(b - first, second - c, correlation)
+        low = first - second - _error_of_difference(first - a, d - second, correlation)
+        high = first - second + _error_of_difference(b - first, second - c, correlation)
         unknown = np.isnan(value)  # the mean of a group without answers can be anywhere
         low, high = np.where(unknown, a - d, low), np.where(unknown, b - c, high)
         return np.stack([np.fmin(low, value), np.fmax(high, value)], axis=-1)
@@ -182,7 +182,7 @@ def mean_difference(one: Mean, other: Mean, covariance: Any = None) -> Mean:
     return Mean.of(Numbers(value, stderr, interval("interval"), interval("simultaneous"), answers))
 
 
-def _added(one: Any, other: Any, correlation: Any) -> Any:
+def _error_of_difference(one: Any, other: Any, correlation: Any) -> Any:
     """Return the standard error of a difference."""
     with np.errstate(invalid="ignore"):
         square = one**2 + other**2 - 2 * correlation * one * other
