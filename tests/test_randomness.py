@@ -6,6 +6,8 @@ import itertools
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -374,3 +376,13 @@ def test_a_generator_of_numpy_is_refused_by_everything_that_is_sent(release):
 def test_a_missing_source_is_named(call):
     with pytest.raises(DomainError, match=r"a Source and is missing: pass fedldp.source\(\)"):
         call()
+
+
+def test_a_few_secret_words_need_no_package():
+    code = (
+        "import sys; from fedldp.randomness import source; few = source()\n"
+        "few.words(1 << 13); assert 'cryptography' not in sys.modules, 'few'\n"
+        "assert few.words(1).size and 'cryptography' in sys.modules, 'many'\n"
+        "assert few.position == (1 << 16) + 8\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,6 +2,9 @@
 
 A `Source` is an AES-256-CTR keystream. Keyed by the operating system it is fit for release;
 keyed by a seed it is the same keystream, reproducible on every machine, and for study only.
+
+A source that is keyed by the operating system takes its first words from there: a vehicle that
+draws few of them does not load package cryptography, which is a sixth of its memory.
 """
 
 import hashlib
@@ -11,19 +14,22 @@ import sys
 import threading
 from fractions import Fraction
 from numbers import Rational
-from typing import Any, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fedldp._internal.validation import Floats, whole
 from fedldp.errors import DomainError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
 
 Shape = int | tuple[int, ...]
 
 _BLOCK_BYTES = 1 << 18  # encrypted at a time: a call takes little of the time, and the cache fits
 _ZEROS = memoryview(bytes(_BLOCK_BYTES))
+_MOST_SYSTEM_BYTES = 1 << 16  # of a secret source before it has a keystream of its own
 _BITS_OF_ONE = np.uint64(0x3FF0_0000_0000_0000)
 _LEAST_MARKED = 64  # from this k on, marks are faster than comparisons
 _MOST_MARK_BYTES = 1 << 26
@@ -95,10 +101,32 @@ class _Stream:
         self.label = label
         self.secret = secret
         self.drawn = 0  # bytes
-        self.keystream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self.keystream: CipherContext | None = None
         self.lock = threading.RLock()  # re-entrant: a signal handler may draw too (cryptography 50)
         self.spawned = 0
         self.process = _process()
+
+    def seek(self) -> "CipherContext":
+        """Return a keystream that continues after the bytes that were drawn."""
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        block, rest = divmod(self.drawn, 16)
+        start = modes.CTR((block % (1 << 128)).to_bytes(16, "big"))
+        self.keystream = Cipher(algorithms.AES(self.key), start).encryptor()
+        self.keystream.update(bytes(rest))
+        return self.keystream
+
+    def fill(self, target: memoryview) -> None:
+        """Overwrite bytes with the next ones of the stream."""
+        is_short = self.drawn + len(target) <= _MOST_SYSTEM_BYTES
+        if self.secret and self.keystream is None and is_short:
+            target[:] = os.urandom(len(target))
+        else:
+            keystream = self.keystream or self.seek()
+            for start in range(0, len(target), _BLOCK_BYTES):
+                part = target[start : start + _BLOCK_BYTES]
+                keystream.update_into(_ZEROS[: len(part)], part)
+        self.drawn += len(target)
 
 
 class Source:
@@ -168,10 +196,7 @@ class Source:
         target = out.data.cast("B")
         stream = self._current()
         with stream.lock:
-            for start in range(0, len(target), _BLOCK_BYTES):
-                part = target[start : start + _BLOCK_BYTES]
-                stream.keystream.update_into(_ZEROS[: len(part)], part)
-            stream.drawn += len(target)
+            stream.fill(target)
         if sys.byteorder == "big":
             out.byteswap(inplace=True)
 
@@ -214,10 +239,7 @@ class Source:
         stream = self._current()
         with stream.lock:
             stream.drawn += whole(count, "count")
-            block, rest = divmod(stream.drawn, 16)
-            start = modes.CTR((block % (1 << 128)).to_bytes(16, "big"))
-            stream.keystream = Cipher(algorithms.AES(stream.key), start).encryptor()
-            stream.keystream.update(bytes(rest))
+            stream.seek()
 
     def words(self, size: Shape, dtype: npt.DTypeLike = np.uint64) -> npt.NDArray[Any]:
         """Return an array of random words.
@@ -446,7 +468,7 @@ class Source:
         )
 
 
-StudySource = Source | np.random.Generator
+StudySource = Union[Source, "np.random.Generator"]  # the module is large: agents need none of it
 """What simulations draw from: a source, or a generator of NumPy."""
 
 
@@ -457,13 +479,13 @@ def study_source(random: StudySource | None) -> Source:
     secret source, coders do equal work for every value; in a simulation, where one process holds
     all data, they need not.
     """
-    if isinstance(random, np.random.Generator):
+    if not isinstance(random, Source | None) and isinstance(random, np.random.Generator):
         return Source(random.bytes(32), "from a generator of NumPy: for study only")
     source = checked_source(random)
     return Source(os.urandom(32), "for study only") if source.secret else source
 
 
-def study_generator(random: StudySource | SupportsIndex) -> np.random.Generator:
+def study_generator(random: StudySource | SupportsIndex) -> "np.random.Generator":
     """Return a generator of NumPy for code that is for study only, made of a source or a seed."""
     if isinstance(random, np.random.Generator):
         return random

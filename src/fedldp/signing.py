@@ -9,8 +9,8 @@ So a reader finds these bytes without parsing them, and parses them only after t
 checked. What is signed has a `format` of its own, and a reader names the one that it expects: a
 signature of a job can never pass for the signature of something else.
 
-Package cryptography signs, and checks signatures where it is installed; without it, `vehicle.py`
-checks them. It is imported where it is used: most processes never check a signature.
+Package cryptography signs, and is imported where it is used: most processes never sign.
+`vehicle.py` checks signatures.
 """
 
 import base64
@@ -649,23 +649,8 @@ def _write(public: PublicKey, signature: bytes, signed: str) -> str:
 
 
 def _check_signature(public: PublicKey, signature: bytes, data: bytes) -> None:
-    if not _is_signed(public.raw, signature, data):
+    if not is_signed(public.raw, signature, data):
         raise WireError("the signature is wrong: what was signed, or the signature, was altered.")
-
-
-def _is_signed(public: bytes, signature: bytes, data: bytes) -> bool:
-    try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ImportError:  # on a device that only takes part
-        return is_signed(public, signature, data)
-    if key_point(public) is None:  # package cryptography accepts keys of small order
-        return False
-    try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
-    except InvalidSignature:
-        return False
-    return True
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:

@@ -37,6 +37,7 @@ from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from math import comb, fsum, inf, isfinite, isqrt, sqrt
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NamedTuple
 
 FORMAT = "fedldp channel 1"
@@ -1718,14 +1719,26 @@ def protect_standard_files() -> None:
     """Open the null device in the place of each standard file that is closed: call this first.
 
     Otherwise the next file to be opened, such as a ledger, would get the number of standard error,
-    and whatever a library writes there would go into that file.
+    and whatever a library writes there would go into that file. And let Python, if this program
+    fails, tell that by `warn_owner`: its own traceback would wait for who reads standard error.
     """
+    if sys.excepthook is sys.__excepthook__:  # otherwise the process belongs to another program
+        sys.excepthook = tell_failure
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
             # The lowest number that is free is this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
+def tell_failure(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Write the traceback of an error that nobody has caught, as `sys.excepthook`."""
+    import traceback
+
+    warn_owner("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
 
 
 # A row, and a program.

@@ -19,10 +19,12 @@ import pytest
 from ledgers import made, untouched
 from patience import HANG_SECONDS
 from vehicle_processes import (
+    FAILURE,
     PLAN,
     PROGRAMS,
     REPORT_BYTES,
     ROWS,
+    check_failure,
     check_standard_error,
     standard_error,
     write_row,
@@ -49,6 +51,13 @@ def test_nothing_but_standard_error_shows_what_the_owner_is_told(name, tmp_path)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_so_it_is_for_all_kinds_of_rows(name, tmp_path):
     check_standard_error(name, tmp_path, tuple(ROWS))
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if PROGRAMS[name].is_process])
+def test_a_program_that_fails_waits_for_nobody(name, tmp_path):
+    told = check_failure(name, tmp_path)
+    assert told.startswith("Traceback (most recent call last):\n")
+    assert told.endswith(f"\nRuntimeError: {FAILURE}\n")
 
 
 # Real processes

@@ -44,6 +44,7 @@ ROWS = {
     "strange": ({"speed": 30, "city": "\u6771\u4eac \udcff"}, True),
 }
 STATES = ("open", "closed", "full", "broken", "stuck")
+FAILURE = "no random words"  # in the place of a row: with the first row, the program fails
 
 
 # What a program is: it prepares a folder for a row, and runs in a process of its own.
@@ -216,6 +217,7 @@ class Program(NamedTuple):
     run: Callable
     ledger: str | None
     modules: tuple[str, ...] = ()  # imported before the first case
+    is_process: bool = True  # or a part of another program's
 
 
 PROGRAMS = {
@@ -230,8 +232,8 @@ PROGRAMS = {
     "fedldp-vehicle": Program(
         write_device, run_device, LEDGER, ("engine_cases", "fedldp_vehicle.agent")
     ),
-    "LDPMod": Program(write_row, run_mod, LEDGER, ("nodes",)),
-    "examples/flower": Program(write_row, run_iris, LEDGER, ("nodes", "sklearn.datasets")),
+    "LDPMod": Program(write_row, run_mod, LEDGER, ("nodes",), False),
+    "examples/flower": Program(write_row, run_iris, LEDGER, ("nodes", "sklearn.datasets"), False),
 }
 
 
@@ -270,8 +272,8 @@ def become(folder, state):
     os.chdir(folder)
 
 
-def counted(words):
-    """Let everything that draws random words note how many.
+def counted(words, fails):
+    """Let everything that draws random words note how many, or fail.
 
     All cases draw the same words: by chance alone they would choose other attributes to answer.
     """
@@ -279,6 +281,8 @@ def counted(words):
 
     def urandom(size):
         words.append(size)
+        if fails:
+            raise RuntimeError(FAILURE)
         return system(size)
 
     def filled(self, out):
@@ -289,14 +293,14 @@ def counted(words):
     Source.fill = filled
 
 
-def start(name, folder, state):
+def start(name, folder, state, fails):
     """Fork a process that runs a program."""
     child = os.fork()
     if child:
         return child
     words = []
     become(folder, state)
-    counted(words)
+    counted(words, fails)
     try:
         PROGRAMS[name].run()
     finally:
@@ -346,10 +350,10 @@ def main(name, place, *rows):
         for row in rows:
             folder = Path(place) / f"{state} {row}"
             folder.mkdir()
-            program.write(folder, ROWS[row][0])
+            program.write(folder, ROWS["whole" if row == FAILURE else row][0])
             if program.ledger == LEDGER:
                 fedldp.Ledger.create(folder / LEDGER, CAP).close()
-            child = start(name, folder, state)
+            child = start(name, folder, state, row == FAILURE)
             outcome = result(folder, ended(child), program.ledger)
             if state == "open":
                 outcome["told"] = (folder / "err").read_text(errors="replace")
@@ -379,6 +383,18 @@ def check_standard_error(name, folder, rows):
     assert PROGRAMS[name].ledger is None or quiet["spent"]
     for case, outcome in found.items():
         assert outcome == quiet, case
+    return told
+
+
+def check_failure(name, folder):
+    """Let a program fail with every state of standard error; return what its owner is told."""
+    found = outcomes(name, folder, [FAILURE])
+    told = found[f"open {FAILURE}"].pop("told")
+    expected = found[f"open {FAILURE}"]
+    assert (expected["status"], expected["stdout"], expected.get("sent")) == (1, 0, None)
+    assert expected["words"]
+    for case, outcome in found.items():
+        assert outcome == expected, case
     return told
 
 

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -21,6 +22,20 @@ OPEN = Schedule(
     NOW - datetime.timedelta(hours=1), NOW + datetime.timedelta(hours=1), answer_seconds=5.0
 )
 MOST_RESIDENT_BYTES = 28_500_000  # the goal is 28 MB, and 28.0 was measured
+NEEDLESS = {
+    "argparse",
+    "asyncio",
+    "csv",
+    "encodings.idna",
+    "fedldp_vehicle.fleet.agent.mqtt",
+    "fedldp_vehicle.fleet.agent.relay",
+    "fedldp_vehicle.storage.mirror",
+    "logging",
+    "shutil",
+    "statistics",
+    "tempfile",
+    "zipfile",
+}
 
 
 @pytest.fixture
@@ -90,6 +105,20 @@ def test_a_device_takes_part_on_the_standard_library(server, run, tmp_path):
     assert ledgers.overview(tmp_path / "car" / "ledger.db").totals == {"vehicle": 4}
     assert resident < MOST_RESIDENT_BYTES
     assert run("status", "car").wait() == 1  # it does not run
+
+
+def test_a_device_loads_nothing_that_it_does_not_need(server, run):
+    join(run, server)
+    server.add(statistic("open", wanted=1, schedule=OPEN))
+    server.tick()
+    agent = run("run", "car", env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
+    wait_for(lambda: server.job("open").state == DONE)
+    agent.send_signal(signal.SIGTERM)
+    _, err = agent.communicate()
+    assert agent.returncode == 0
+    loaded = set(re.findall(r"^import time: .*\| +([\w.]+)$", err.decode(), re.MULTILINE))
+    assert "fedldp_vehicle.fleet.agent.one" in loaded
+    assert loaded & NEEDLESS == set()
 
 
 def test_the_network_is_a_process_without_data_or_ledger(server, run, tmp_path):

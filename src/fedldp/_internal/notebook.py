@@ -1,7 +1,6 @@
 """Tables for notebooks: what `_repr_html_` returns."""
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from itertools import islice
 
 _MOST_ROWS = 50
@@ -25,6 +24,13 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
         f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table>"
     )
+
+
+def escape(text: str) -> str:
+    """Escape a text for HTML, by a module that only notebooks need."""
+    import html
+
+    return html.escape(text)
 
 
 def _cell(value: object) -> str:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from ..errors import DomainError
 from ..storage import database
-from ..storage import mirror as mirrors
 from .records import KIND
 
 
@@ -71,6 +70,8 @@ def mirror(path: str | os.PathLike[str], copy: str | os.PathLike[str]) -> None:
     Traceback (most recent call last):
     fedldp.errors.WireError: ... was detached from ... which has more or has taken over: it is...
     """
+    from ..storage import mirror as mirrors
+
     mirrors.attach(path, copy, KIND)
 
 
@@ -80,6 +81,8 @@ def detach(path: str | os.PathLike[str]) -> bool:
     Return whether the mirror could be told. It may then never take over. If it could not be told,
     destroy it: nothing else can keep it from taking over with less than was spent.
     """
+    from ..storage import mirror as mirrors
+
     return mirrors.detach(path, KIND)
 
 
@@ -88,4 +91,6 @@ def take_over(path: str | os.PathLike[str]) -> Path:
 
     A mirror that may lack something that was spent is refused.
     """
+    from ..storage import mirror as mirrors
+
     return mirrors.take_over(path, KIND)

@@ -32,7 +32,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, ClassVar, Protocol, cast, final
 
 import numpy as np
@@ -143,6 +142,8 @@ def width_of(beyond: float) -> float:
     >>> round(width_of(0.2), 2), round(width_of(0.04), 2)
     (0.85, 1.37)
     """
+    from statistics import NormalDist
+
     return NormalDist().inv_cdf(1 - beyond / 2) / DISTANCE_SPREADS
 
 
