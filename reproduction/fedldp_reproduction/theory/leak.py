@@ -13,7 +13,7 @@ chooses, the chance to be right is at most e^epsilon times that of guessing.
 
 from dataclasses import replace
 from functools import cache
-from math import exp
+from math import exp, sqrt
 from typing import NamedTuple, final
 
 import numpy as np
@@ -87,6 +87,25 @@ def named(epsilon: float, gradients: Floats) -> float:
     return right
 
 
+def missed(epsilon: float, gradients: Floats, features: Floats) -> float:
+    """Return the error of the best reconstruction of a row's features from its report.
+
+    It is a root mean square, over rows and features. The attacker knows all rows, and takes the
+    mean of their features, weighted by how likely each row sends this report: the least error that
+    any reconstruction has.
+    """
+    channel = mechanism(_MECHANISM, epsilon)
+    n, d = gradients.shape
+    explained = 0.0  # of the mean square of a row
+    for column in gradients.T:
+        laws: npt.NDArray[np.float64] = channel.probabilities(column)
+        total = laws.sum(axis=0)
+        means = laws.T @ features / total[:, None]
+        explained += float((total * (means**2).sum(axis=1)).sum()) / (n * d)
+    square = float((features**2).sum(axis=1).mean())
+    return sqrt((square - explained) / features.shape[1])
+
+
 def guessed(epsilon: float, gradients: Floats, targets: Floats) -> float:
     """Return the chance that the best attacker guesses the label of the row of a report.
 
@@ -125,21 +144,24 @@ def leak() -> Result:
         for name, curve in curves.items()
         for each in sorted(EPSILONS)
     )
+    misses = {each: missed(each, people.gradients, people.features) for each in EPSILONS}
+    spread = sqrt(float(people.features.var(axis=0).mean()))  # of those who guess the mean
     majority = float(max((people.targets > 0).mean(), (people.targets < 0).mean()))
     told = "100%" if exact and same else "not all"
     rows = (
-        ("What a vehicle sends", "Rows named", "At most", "Labels guessed"),
-        ("its clipped gradient", told, "100%", told),
+        ("What a vehicle sends", "Rows named", "At most", "Labels guessed", "Error of features"),
+        ("its clipped gradient", told, "100%", told, f"{error:.2f}"),
         *(
             (
                 f"a report with ε = {each:g}",
                 f"{chances[each]:.2%}",
                 f"{bounds[each]:.2%}",
                 f"{labelled[each]:.1%}",
+                f"{misses[each]:.3f}",
             )
             for each in EPSILONS
         ),
-        ("nothing", f"{guess:.2%}", f"{guess:.2%}", f"{majority:.1%}"),
+        ("nothing", f"{guess:.2%}", f"{guess:.2%}", f"{majority:.1%}", f"{spread:.3f}"),
     )
     found = result(
         "leak",
@@ -163,7 +185,10 @@ def leak() -> Result:
                 + ", ".join(f"{chances[each]:.2%} at ε = {each:g}" for each in EPSILONS)
                 + f" of the cases; a guess is right in {guess:.2%}. The label is guessed in "
                 + ", ".join(f"{labelled[each]:.1%}" for each in EPSILONS)
-                + f"; without a report in {majority:.1%}.",
+                + f"; without a report in {majority:.1%}. The best reconstruction of a row has an "
+                "error of "
+                + ", ".join(f"{misses[each]:.3f}" for each in EPSILONS)
+                + f" in a feature (root mean square); the mean of all rows has {spread:.3f}.",
                 beyond=True,
             ),
         ),
