@@ -39,6 +39,7 @@ from fedldp_fleet.store.base import DONE
 
 AGENTS, VEHICLES, ROUNDS = 4, 25, 10
 EVERYBODY = AGENTS * VEHICLES
+GROUP = 9 * EVERYBODY // (10 * ROUNDS)
 COST = 2  # of an answer
 SCHEDULE = replace(OPEN, answer_seconds=5.0, round_seconds=60.0)
 PATIENCE = 1800.0
@@ -58,7 +59,7 @@ class Fleet:
         library = compile_clock(folder)
         self.disks = {}
         for name in ("server", "agents", "second"):
-            self.disks[name] = Disk(folder / name, 16)
+            self.disks[name] = Disk(folder / name, 64)
             stack.callback(self.disks[name].close)
         networks = [Namespace() for _ in range(AGENTS)]
         for each in networks:
@@ -96,9 +97,9 @@ class Fleet:
         self.jobs.append(job.name)
 
     def add_both(self, name):
-        """Add a statistic and a training that want an answer of everybody."""
+        """Add a statistic that wants everybody, and a training that wants 90%."""
         self.add(statistic(f"{name}-statistic", EVERYBODY, SCHEDULE))
-        self.add(training(f"{name}-training", ROUNDS, EVERYBODY // ROUNDS, SCHEDULE))
+        self.add(training(f"{name}-training", ROUNDS, GROUP, SCHEDULE))
 
     def is_done(self):
         return all(self.server.job(name).state == DONE for name in self.jobs)
@@ -215,7 +216,8 @@ def test_whatever_fails_nothing_is_lost_or_counted_twice(make_fleet, tell):
         fleet.fail(victim, rng)
     fleet.wait()
     heard = fleet.calls()
-    fleet.server.add(statistic("beyond", EVERYBODY, SCHEDULE), OPERATOR)  # which nobody can pay
+    beyond = statistic("beyond", EVERYBODY, SCHEDULE)  # who answered all others cannot pay it
+    fleet.server.add(beyond, OPERATOR)
     wait_until(
         lambda: all(now > old + 1 for now, old in zip(fleet.calls(), heard, strict=True)), PATIENCE
     )

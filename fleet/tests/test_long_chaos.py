@@ -82,8 +82,8 @@ class Fleet:
         self.schedule = Schedule(
             now - datetime.timedelta(hours=1), closes, answer_seconds=5.0, round_seconds=120.0
         )
-        self.jobs = {}
-        self.open(0)
+        self.jobs = set()
+        self.open()
         for agent in self.agents:
             self._join(agent, agent in over_mqtt)
             stack.callback(agent.close)
@@ -98,15 +98,13 @@ class Fleet:
         else:
             service.join(network, self.server.url, code, self.server.path / "ca.pem")
 
-    def open(self, number):
-        """Add a statistic, and a round of the training."""
-        name = f"statistic-{number}"
-        for job in (
-            statistic(name, SHARE, self.schedule),
-            training("training", number + 1, GROUP, self.schedule),
-        ):
-            self.server.add(job, OPERATOR)
-            self.jobs[job.name] = job
+    def open(self):
+        """Add a statistic, and a further round of the training."""
+        number = max(1, len(self.jobs))
+        self.server.add(training("training", number, GROUP, self.schedule), OPERATOR)
+        added = statistic(f"statistic-{number}", SHARE, self.schedule)
+        self.server.add(added, OPERATOR)
+        self.jobs |= {"training", added.name}
 
     def is_done(self):
         return all(self.server.job(name).state == DONE for name in self.jobs)
@@ -187,7 +185,7 @@ def test_whatever_is_killed_nothing_is_lost_or_counted_twice(tmp_path, capsys):
         fleet = Fleet(tmp_path, stack)
         play, gap = Play(fleet, rng), SECONDS / OPENINGS
         for number in range(1, OPENINGS):
-            play.at(number * gap, fleet.open, number)
+            play.at(number * gap, fleet.open)
         for agent in fleet.agents:  # vehicles are switched on one after another
             play.at(rng.uniform(0.0, SECONDS / 2), agent.start)
         for kind in fleet.parts():
@@ -231,6 +229,6 @@ def test_whatever_is_killed_nothing_is_lost_or_counted_twice(tmp_path, capsys):
         print(f"\n{text}")
     check(figures)
     assert play.kills == dict.fromkeys(("server", "agent", "postgresql", "broker"), KILLS)
-    for name in results.keys() - {"training"}:
+    for name in fleet.jobs - {"training"}:
         assert from_json(results[name], PLAN).reports == by_job[name] <= SHARE
     assert by_job["training"] <= ROUNDS * GROUP

@@ -120,6 +120,23 @@ def test_an_agent_that_waits_hears_of_a_new_job(server, broker, agents, kind):
     assert not agent.road.wait(0.05, threading.Event())
 
 
+def test_an_agent_that_waits_hears_of_the_next_round_of_a_lot(server, broker, agents, kind):
+    """It has nothing to ask for until then, and need not look again and again."""
+    server.enroll("car-7")
+    server.enroll("car-8")
+    opened(server, broker, training(rounds=2, group=1, schedule=LOT))
+    agent = agents(kind=kind, spread=min)
+    agent.visit(), agent.visit()
+    waiting = ThreadPoolExecutor(1).submit(agent.road.wait, 300.0, threading.Event())
+    first = answer_to(question_of(server, "learn"), "car-8")
+    topic = TOPICS.ask("answer", "car-8", "car-8")
+    broker.connect("car-8").publish(Message(topic, first.to_bytes()))
+    shift_deadlines(server)
+    wait_until(lambda: server.tick() or server.job("learn").round == 2)
+    assert waiting.result(60)
+    assert not broker.sent("car-7", "call")
+
+
 @pytest.mark.usefixtures("server")
 def test_a_waiting_agent_stops_when_it_is_told_to(agents):
     agent, stop = agents(), threading.Event()
