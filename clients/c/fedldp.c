@@ -45,18 +45,19 @@ static uint32_t bits_of(const uint32_t *a, size_t n) {
 #define POWER_LIMBS (FRACTION_LIMBS + 1)
 
 static void exponential(const fedldp_epsilon *epsilon, uint32_t power[POWER_LIMBS]) {
-  uint32_t term[POWER_LIMBS + 3], product[POWER_LIMBS + 3], k = 0;
+  uint32_t term[POWER_LIMBS + 3], k = 0, i;
   clear(term, POWER_LIMBS + 3);
   term[FRACTION_LIMBS] = 1;
   memcpy(power, term, POWER_LIMBS * sizeof *power);
   do {
-    static const uint16_t unit[] = {10000, 10000, 10000, 10000, 1000};
-    size_t i;
+    for (i = POWER_LIMBS; i-- > 0;) { /* times epsilon, from the highest limb on */
+      uint32_t limb = term[i];
+      term[i] = 0;
+      add_product(term + i, limb, epsilon->limbs, 3, POWER_LIMBS + 3 - i);
+    }
     k++;
-    multiply(product, POWER_LIMBS + 3, epsilon->limbs, 3, term, POWER_LIMBS);
-    for (i = 0; i < sizeof unit / sizeof *unit; i++) divide_by(product, POWER_LIMBS + 3, unit[i]);
-    divide_by(product, POWER_LIMBS + 3, k);
-    memcpy(term, product, sizeof term);
+    divide_by(term, POWER_LIMBS + 3, k);
+    for (i = 0; i < 5; i++) divide_by(term, POWER_LIMBS + 3, i < 4 ? 10000 : 1000);
     add_limbs(power, term, POWER_LIMBS);
   } while (bits_of(term, POWER_LIMBS) != 0);
 }
@@ -67,20 +68,30 @@ static int is_budget(const fedldp_epsilon *epsilon) {
 }
 
 /* Whether two odds of up to 97 bits differ by no more than a factor of e^epsilon. */
-static int is_within(const uint32_t largest[4], const uint32_t least[4],
+static int is_within(const uint32_t *largest, const uint32_t *least, size_t n,
                      const uint32_t power[POWER_LIMBS]) {
-  uint32_t limit[POWER_LIMBS + 4], scaled[POWER_LIMBS + 4];
-  multiply(limit, POWER_LIMBS + 4, power, POWER_LIMBS, least, 4);
-  clear(scaled, POWER_LIMBS + 4);
-  memcpy(scaled + FRACTION_LIMBS, largest, 4 * sizeof *largest);
-  return (int)at_most(scaled, limit, POWER_LIMBS + 4);
+  uint64_t carry = 0, borrow = 0;
+  size_t i, j;
+  for (i = 0; i < POWER_LIMBS + n; i++) { /* limb i of the product, less that of the largest odds */
+    uint64_t low = (uint32_t)carry, high = carry >> 32;
+    for (j = i < POWER_LIMBS ? 0 : i - POWER_LIMBS + 1; j < n && j <= i; j++) {
+      uint64_t product = (uint64_t)power[i - j] * least[j];
+      low += (uint32_t)product;
+      high += product >> 32;
+    }
+    carry = high + (low >> 32);
+    if (i < FRACTION_LIMBS) continue;
+    high = i < FRACTION_LIMBS + n ? largest[i - FRACTION_LIMBS] : 0;
+    borrow = ((uint32_t)low - high - borrow) >> 63;
+  }
+  return borrow == 0;
 }
 
 static int is_within64(uint64_t largest, uint64_t least, const uint32_t power[POWER_LIMBS]) {
-  uint32_t a[4] = {0, 0, 0, 0}, b[4] = {0, 0, 0, 0};
+  uint32_t a[2], b[2];
   a[0] = (uint32_t)largest, a[1] = (uint32_t)(largest >> 32);
   b[0] = (uint32_t)least, b[1] = (uint32_t)(least >> 32);
-  return is_within(a, b, power);
+  return is_within(a, b, 2, power);
 }
 
 static int is_private(uint64_t largest, uint64_t least, const fedldp_epsilon *epsilon) {
@@ -134,7 +145,7 @@ static uint32_t below(uint32_t n, fedldp_state *state) {
       uint64_t part = share << i, fits;
       part_high = i ? share_high << i | (uint32_t)(share >> (64 - i)) : share_high;
       fits = less(part_high, high) | (equal(part_high, high) & (1 - less(low, part)));
-      high -= (part_high + (uint32_t)less(low, part)) & (uint32_t)mask(fits);
+      high -= (part_high + (uint32_t)less(low, part)) & mask32(fits);
       low -= part & mask(fits);
       quotient = quotient << 1 | (uint32_t)fits;
     }
@@ -235,25 +246,12 @@ static fedldp_status numbers_check(const fedldp_table *table) {
   return FEDLDP_OK;
 }
 
-static uint64_t position_of(const fedldp_numbers *numbers, uint64_t x) {
-  uint64_t total = 0;
-  uint32_t i;
-  if (numbers->letters == NULL)
-    return fedldp_real_add(fedldp_real_multiply(x, numbers->half), numbers->half);
-  for (i = 0; i + 1 < numbers->rows; i++) {
-    uint64_t step = fedldp_real_add(x, numbers->letters[i] ^ REAL_SIGN);
-    step = fedldp_real_multiply(step, numbers->slopes[i]);
-    total = fedldp_real_add(total, fedldp_real_clip(step, 0, REAL_ONE));
-  }
-  return total;
-}
-
 /* All rows and columns are read, whichever is needed. */
 static void numbers_draw(const fedldp_table *table, fedldp_input input, fedldp_state *state) {
   const fedldp_numbers *numbers = table->detail;
   const uint64_t *threshold = numbers->thresholds;
   const uint16_t *other = numbers->others;
-  uint64_t word = word64(state), letter = letter_of(position_of(numbers, input.real), state);
+  uint64_t word = word64(state), letter = letter_of(fedldp_position_of(numbers, input.real), state);
   uint64_t column = word >> (64 - table->bits), found = 0;
   uint32_t row, i, alternative = 0;
   letter = select64(less(letter, numbers->rows), letter, numbers->rows - 1);
@@ -428,7 +426,7 @@ static uint32_t sample_widest(const fedldp_plan *plan, const fedldp_part *part) 
 }
 
 static fedldp_status sample_check(const fedldp_plan *plan, const fedldp_part *part,
-                                  fedldp_epsilon *cost, uint32_t *bits, uint32_t *scratch) {
+                                  fedldp_need *need) {
   const fedldp_sample *sample = part->detail;
   uint32_t d = coordinates(plan, part), i;
   uint64_t sum = 0;
@@ -440,11 +438,11 @@ static fedldp_status sample_check(const fedldp_plan *plan, const fedldp_part *pa
       return FEDLDP_REFUSED;
     sum += (uint64_t)attribute->size * plan->tables[sample->tables[i]].bits;
   }
-  if (sample->k < 1 || sample->k > d || !sample_cost(plan, part, cost)) return FEDLDP_REFUSED;
+  if (sample->k < 1 || sample->k > d || !sample_cost(plan, part, &need->cost)) return FEDLDP_REFUSED;
   if (sample->k < d) sum = (uint64_t)sample->k * (column_bits(d) + sample_widest(plan, part));
   if (sum > UINT32_C(1) << 27) return FEDLDP_REFUSED;
-  *bits = (uint32_t)sum;
-  *scratch = sample->k < d ? sample->k : 0;
+  need->bits = (uint32_t)sum;
+  need->scratch = sample->k < d ? sample->k : 0;
   return FEDLDP_OK;
 }
 
@@ -501,7 +499,7 @@ static void cube_next(const fedldp_cube *cube, uint32_t d, uint32_t h, cube_odds
 }
 
 static fedldp_status cube_check(const fedldp_plan *plan, const fedldp_part *part,
-                                fedldp_epsilon *cost, uint32_t *bits, uint32_t *scratch) {
+                                fedldp_need *need) {
   static const uint32_t most[4] = {0, 0, 0, 1}, none[4] = {0, 0, 0, 0};
   const fedldp_cube *cube = part->detail;
   uint32_t d = coordinates(plan, part), power[POWER_LIMBS], product[CUBE_LIMBS], i;
@@ -516,7 +514,7 @@ static fedldp_status cube_check(const fedldp_plan *plan, const fedldp_part *part
       !at_most(cube->heavy, most, 4) || !is_budget(&cube->epsilon))
     return FEDLDP_REFUSED;
   exponential(&cube->epsilon, power);
-  if (!is_within(cube->heavy, cube->light, power)) return FEDLDP_REFUSED;
+  if (!is_within(cube->heavy, cube->light, 4, power)) return FEDLDP_REFUSED;
   if (d > FEDLDP_MOST_SIGNS) return FEDLDP_LIMIT;
   for (i = 0; i <= d; i++) cube_next(cube, d, i, &odds);
   /* n * share <= 2^bits < n * share + n */
@@ -527,8 +525,8 @@ static fedldp_status cube_check(const fedldp_plan *plan, const fedldp_part *part
   if (!at_most(product, all, CUBE_LIMBS)) return FEDLDP_REFUSED;
   add_limbs(product, odds.sum, CUBE_LIMBS);
   if (at_most(product, all, CUBE_LIMBS)) return FEDLDP_REFUSED;
-  *cost = cube->epsilon;
-  *bits = *scratch = d;
+  need->cost = cube->epsilon;
+  need->bits = need->scratch = d;
   return FEDLDP_OK;
 }
 
@@ -582,145 +580,158 @@ const fedldp_strategy fedldp_cube_strategy = {cube_check, cube_draw};
 
 /* Directions: a seed, and one of its directions. */
 
-#define LENGTH_BITS 20
-#define GOLDEN UINT64_C(0x9E3779B97F4A7C15)
+
+/* The sum of all odds, or 0 if it is not a power of two, or beyond the largest one. */
+FEDLDP_APART uint64_t directions_total(const fedldp_directions *odds) {
+  uint64_t best, low, n = odds->directions;
+  if (high_half(odds->high, odds->best, &best) != 0 || best > LARGEST_TOTAL ||
+      high_half(odds->low, n, &low) != 0 || low > LARGEST_TOTAL || odds->null > LARGEST_TOTAL ||
+      odds->null_input > LARGEST_TOTAL)
+    return 0;
+  best += low - odds->best * odds->low + odds->null;
+  if (best > LARGEST_TOTAL || !is_power(best)) return 0;
+  return odds->null_input == 0 || low + odds->null_input == best ? best : 0;
+}
 
 static fedldp_status directions_check(const fedldp_plan *plan, const fedldp_part *part,
-                                      fedldp_epsilon *cost, uint32_t *bits, uint32_t *scratch) {
+                                      fedldp_need *need) {
   const fedldp_directions *odds = part->detail;
   uint32_t d = coordinates(plan, part), n = odds->directions, index = bit_length(n);
-  uint64_t total, others;
   if (part->count != 1 || plan->attributes[part->attributes[0]].read != fedldp_read_vector ||
       d < 1 || d > 1u << 17 || n < 3 || n > 255 || !is_power((uint64_t)n + 1) || odds->best < 1 ||
       odds->best >= n || odds->low < 1 || odds->high <= odds->low || odds->seed_bits < 1 ||
-      odds->seed_bits > 32 - index || high_half(odds->high, odds->best, &total) != 0 ||
-      total > LARGEST_TOTAL || odds->null > LARGEST_TOTAL || odds->null_input > LARGEST_TOTAL ||
-      high_half(odds->low, n, &others) != 0 || others > LARGEST_TOTAL)
-    return FEDLDP_REFUSED;
-  total += others - odds->best * odds->low + odds->null;
-  if (total > LARGEST_TOTAL || !is_power(total) ||
+      odds->seed_bits > 32 - index || directions_total(odds) == 0 ||
       !is_private(odds->high, odds->low, &odds->epsilon) ||
-      (odds->null_input != 0 && (others + odds->null_input != total ||
-                                 !is_private(odds->null_input, odds->null, &odds->epsilon))))
+      (odds->null_input != 0 && !is_private(odds->null_input, odds->null, &odds->epsilon)))
     return FEDLDP_REFUSED;
-  *cost = odds->epsilon;
-  *bits = odds->seed_bits + index;
-  *scratch = n + 1;
+  need->cost = odds->epsilon;
+  need->bits = odds->seed_bits + index;
+  need->scratch = (n + 1) / 4 * 3; /* for sums of 48 bits */
   return FEDLDP_OK;
 }
 
-static uint64_t mixed(uint64_t z) {
-  z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-  z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-  return z ^ z >> 31;
-}
-
-/* An upper quantile, of a public number below 2^15: a base for each 32 of them, and steps of 1. */
-static uint32_t quantile(uint32_t i) {
-  uint32_t steps;
-  if (i >= FEDLDP_QUANTILE_TAIL) return fedldp_quantile_tail[i - FEDLDP_QUANTILE_TAIL];
-  steps = fedldp_quantile_steps[i >> 5] & ((UINT32_C(2) << (i & 31)) - 1);
-  steps -= steps >> 1 & 0x55555555;
-  steps = (steps & 0x33333333) + (steps >> 2 & 0x33333333);
-  steps = (steps + (steps >> 4)) & 0x0F0F0F0F;
-  return fedldp_quantile_bases[i >> 5] + (steps * 0x01010101 >> 24);
-}
-
-/* The length of a vector in doubles, at least 1. */
-static uint64_t longer_of(const fedldp_attribute *attribute, const fedldp_value *row) {
-  uint64_t total = 0;
-  uint32_t i;
-  for (i = 0; i < attribute->size; i++) {
-    uint64_t x = attribute->read(attribute, row, i).real;
-    total = fedldp_real_add(total, fedldp_real_multiply(x, x));
+#define NO_RANK 512
+#define OPPOSITE 1024
+#define TOPS (UINT32_C(1) << 27) /* more than there are */
+/* How many of n numbers in pairs are at least a limit; all are below 2^31. */
+static uint32_t reaching(const uint64_t *pairs, uint32_t n, uint32_t limit) {
+  uint32_t count = n, i;
+  for (i = 0; i < n / 2; i++) {
+    count -= ((uint32_t)pairs[i] - limit) >> 31;
+    count -= ((uint32_t)(pairs[i] >> 32) - limit) >> 31;
   }
-  return fedldp_real_root(fedldp_real_clip(total, REAL_ONE, REAL_INFINITY));
+  return count;
 }
 
-/* The whole number nearest to 2^20 x, halves to even. */
-static int32_t rounded(uint64_t x) {
-  uint64_t quarters = fedldp_real_halves(x, LENGTH_BITS + 1);
-  uint64_t whole = quarters >> 2, fraction = quarters & 3;
-  whole += less(2, fraction) | (equal(fraction, 2) & whole);
-  return (int32_t)(uint32_t)((whole ^ mask(x >> 63)) + (x >> 63));
-}
-
-/* The root of 2^24 times a sum of squares, and 2^32 at most. */
-static uint64_t share_of(uint64_t sum) {
-  uint64_t is_full = 1 - less(sum, UINT64_C(1) << 40), rest = sum << 24, root = 0, bit;
-  for (bit = UINT64_C(1) << 62; bit != 0; bit >>= 2) {
-    uint64_t fits = 1 - less(rest, root + bit);
-    rest -= (root + bit) & mask(fits);
-    root = root >> 1 | (bit & mask(fits));
+/* The number of a rank among n, or 0 if there are not so many. What is left of the rank counts from
+the first that is equal. */
+static uint32_t ranked(const uint64_t *pairs, uint32_t n, uint32_t bits, uint32_t *rank) {
+  uint32_t number = 0;
+  while (bits-- > 0) {
+    uint32_t limit = number + (UINT32_C(1) << bits);
+    number = select32(less(*rank, reaching(pairs, n, limit)), limit, number);
   }
-  return select64(is_full, UINT64_C(1) << 32, root);
+  *rank -= reaching(pairs, n, number + 1);
+  return number;
 }
 
-/* The product of a secret number and the quantile of a public one of 16 bits, modulo 2^64. */
-static uint64_t times_quantile(int32_t q, uint32_t number) {
-  uint32_t lower = (number >> 15) - 1, size = quantile((number ^ lower) & 0x7FFF);
-  uint64_t product = wide((uint32_t)q, size) - ((uint64_t)(size & (0 - ((uint32_t)q >> 31))) << 32);
-  return lower ? 0 - product : product;
+/* The direction of a rank, or the null code if there is none. Sums have 48 bits: all upper parts in
+pairs, then all lower parts in fours. Whatever they are, ranks have one direction each. */
+FEDLDP_APART uint32_t direction_of(uint64_t *tops, uint32_t null, uint32_t rank) {
+  uint32_t pairs = (null + 1) / 2, flip = mask32(nonzero(rank & OPPOSITE));
+  uint32_t code = null, i, wanted;
+  const uint64_t *lows = tops + pairs;
+  rank %= OPPOSITE;
+  for (i = 0; i < pairs; i++) {
+    uint32_t first = ((uint32_t)tops[i] ^ flip) + (TOPS >> 1);
+    uint32_t second = ((uint32_t)(tops[i] >> 32) ^ flip) + (TOPS >> 1);
+    tops[i] = (uint64_t)(second & (TOPS - 1)) << 32 | (first & (TOPS - 1));
+  }
+  tops[pairs - 1] &= UINT32_MAX; /* the null code has no direction */
+  wanted = ranked(tops, null + 1, 27, &rank);
+  for (i = 0; i < pairs; i++) {
+    uint32_t two = (uint32_t)(lows[i / 2] >> 32 * (i & 1)) ^ flip;
+    uint32_t first = ((two & 0xFFFF) + 1) & mask32(equal((uint32_t)tops[i], wanted));
+    uint64_t second = ((two >> 16) + 1) & mask32(equal(tops[i] >> 32, wanted));
+    tops[i] = second << 32 | first;
+  }
+  tops[pairs - 1] &= UINT32_MAX;
+  wanted = ranked(tops, null + 1, 17, &rank);
+  for (i = 0; i < null; i++) {
+    uint64_t is_equal = equal((uint32_t)(tops[i / 2] >> 32 * (i & 1)), wanted);
+    code = select32(is_equal & equal(rank, 0), i, code);
+    rank -= (uint32_t)is_equal;
+  }
+  return code;
+}
+
+typedef struct drawing {
+  uint64_t counter, sum, u; /* of words, of squares, and a random number */
+  uint32_t seed, rounding;
+} drawing;
+
+static void draw_numbers(const fedldp_directions *odds, fedldp_state *state, drawing *numbers) {
+  uint64_t total = odds->best * odds->high + odds->null;
+  total += (odds->directions - odds->best) * odds->low;
+  numbers->seed = word32(state) >> (32 - odds->seed_bits);
+  numbers->rounding = word32(state);
+  numbers->u = word64(state) >> (65 - bit_length(total));
+  numbers->counter = fedldp_first_word(odds->key, numbers->seed);
+  numbers->sum = 0;
+}
+
+/* The rank to send, with NO_RANK for the null code, and OPPOSITE. */
+FEDLDP_APART uint32_t rank_of(const fedldp_directions *odds, const drawing *numbers) {
+  uint64_t u = numbers->u - odds->directions * odds->low, rest;
+  uint64_t share = fedldp_share_of(numbers->sum);
+  uint32_t has_null = odds->null_input != 0, replaced, rank;
+  if (!has_null) share = ((UINT64_C(1) << 32) + share) >> 1;
+  replaced = (uint32_t)(1 - less(numbers->rounding, share));
+  rank = (uint32_t)divided(u & mask(1 - (u >> 63)), odds->high - odds->low,
+                           bit_length(odds->best), &rest);
+  rank |= (uint32_t)(1 - less(rank, odds->best)) * NO_RANK;
+  return rank | replaced * (has_null ? NO_RANK : OPPOSITE);
+}
+
+/* Send a direction by the odds that all of them have, or else the code of the rank. */
+FEDLDP_APART void put_direction(const fedldp_directions *odds, const drawing *numbers,
+                                uint32_t code, fedldp_state *state) {
+  uint64_t is_low = less(numbers->u, odds->directions * odds->low), rest, low;
+  uint32_t bits = bit_length(odds->directions);
+  low = divided(numbers->u & mask(is_low), odds->low, bits, &rest);
+  put_bits(state, numbers->seed, odds->seed_bits);
+  put_bits(state, select64(is_low, low, code), bits);
 }
 
 static void directions_draw(const fedldp_plan *plan, const fedldp_part *part,
                             const fedldp_value *row, fedldp_state *state) {
   const fedldp_directions *odds = part->detail;
   const fedldp_attribute *attribute = plan->attributes + part->attributes[0];
-  uint32_t n = odds->directions, seed = word32(state) >> (32 - odds->seed_bits), i, j;
-  uint32_t rounding = word32(state);
-  uint64_t total = odds->best * odds->high + (n - odds->best) * odds->low + odds->null;
-  uint64_t u = word64(state) >> (65 - bit_length(total)), common = n * odds->low, sum = 0;
-  uint64_t counter = mixed(odds->key + GOLDEN * ((uint64_t)seed + 1)), *found = state->scratch;
-  uint64_t longer = longer_of(attribute, row), share, itself, opposite, is_low, rank, rest, code;
-  for (j = 0; j <= n; j++) found[j] = 0;
-  for (i = 0; i < attribute->size; i++) {
-    uint32_t size;
-    int32_t q = rounded(fedldp_real_divide(attribute->read(attribute, row, i).real, longer));
-    size = ((uint32_t)q ^ (0 - ((uint32_t)q >> 31))) + ((uint32_t)q >> 31);
-    sum += wide(size, size);
-    for (j = 0; j <= n; j += 4) {
-      uint64_t word = mixed(counter += GOLDEN);
-      found[j] += times_quantile(q, (uint32_t)word & 0xFFFF);
-      found[j + 1] += times_quantile(q, (uint32_t)(word >> 16) & 0xFFFF);
-      found[j + 2] += times_quantile(q, (uint32_t)(word >> 32) & 0xFFFF);
-      found[j + 3] += times_quantile(q, (uint32_t)(word >> 48) & 0xFFFF);
+  uint32_t size = attribute->size, i;
+  uint64_t longer = 0; /* the length, at least 1 */
+  drawing numbers;
+  draw_numbers(odds, state, &numbers);
+  memset(state->scratch, 0, (odds->directions + 1) / 4 * 3 * sizeof *state->scratch);
+  for (i = 0; i < 2 * size; i++) { /* first the length, and then the sums */
+    uint64_t x = attribute->read(attribute, row, i < size ? i : i - size).real;
+    if (i < size) {
+      longer = fedldp_real_add(longer, fedldp_real_multiply(x, x));
+    } else {
+      uint32_t q = fedldp_rounded(fedldp_real_divide(x, longer));
+      uint32_t absolute = (q ^ (0 - (q >> 31))) + (q >> 31);
+      numbers.sum += wide(absolute, absolute);
+      fedldp_add_coordinate(q, odds, &numbers.counter, state->scratch);
     }
+    if (i + 1 == size)
+      longer = fedldp_real_root(select64(less(longer, REAL_ONE), REAL_ONE, longer));
   }
-  share = share_of(sum);
-  if (odds->null_input == 0) share = ((UINT64_C(1) << 32) + share) >> 1;
-  itself = less(rounding, share);
-  opposite = odds->null_input == 0 ? 1 - itself : 0;
-  /* Signed numbers of less than 2^61, so that the sign of a difference compares them. */
-  for (j = 0; j < n; j++) found[j] = (found[j] ^ mask(opposite)) + opposite;
-  is_low = less(u, common);
-  rank = divided((u - common) & mask(1 - is_low), odds->high - odds->low, bit_length(odds->best),
-                 &rest);
-  rank |= (1 - less(rank, odds->best)) << 8;
-  rank |= (odds->null_input == 0 ? 0 : 1 - itself) << 8;
-  code = n;
-  for (j = 0; j < n; j++) {
-    uint64_t better = 0;
-    for (i = 0; i < j; i++) better += 1 - ((found[i] - found[j]) >> 63);
-    for (i = j + 1; i < n; i++) better += (found[j] - found[i]) >> 63;
-    code = select64(equal(better, rank), j, code);
-  }
-  code = select64(is_low, divided(u & mask(is_low), odds->low, bit_length(n), &rest), code);
-  put_bits(state, seed, odds->seed_bits);
-  put_bits(state, code, bit_length(n));
+  i = direction_of(state->scratch, odds->directions, rank_of(odds, &numbers));
+  put_direction(odds, &numbers, i, state);
 }
 
 const fedldp_strategy fedldp_directions_strategy = {directions_check, directions_draw};
 
 /* Plans. */
-
-uint32_t fedldp_crc32(uint32_t crc, const uint8_t *bytes, size_t count) {
-  size_t i;
-  int bit;
-  for (crc = ~crc, i = 0; i < count; i++)
-    for (crc ^= bytes[i], bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (0xEDB88320 & (0 - (crc & 1)));
-  return ~crc;
-}
 
 /* Whether each attribute is in exactly one part, and all numbers are in range. */
 static int is_shaped(const fedldp_plan *plan) {
@@ -748,15 +759,14 @@ fedldp_status fedldp_check(const fedldp_plan *plan, const fedldp_epsilon *cap) {
     if (status != FEDLDP_OK) return status;
   }
   for (i = 0; i < plan->part_count; i++) {
-    fedldp_epsilon cost = {{0, 0, 0}};
-    uint32_t part_bits = 0, scratch = 0;
+    fedldp_need need = {{{0, 0, 0}}, 0, 0};
     const fedldp_part *part = plan->parts + i;
-    fedldp_status status = part->strategy->check(plan, part, &cost, &part_bits, &scratch);
+    fedldp_status status = part->strategy->check(plan, part, &need);
     if (status != FEDLDP_OK) return status;
-    if (add_limbs(total.limbs, cost.limbs, 3) || !at_most(total.limbs, plan->epsilon.limbs, 3))
+    if (add_limbs(total.limbs, need.cost.limbs, 3) || !at_most(total.limbs, plan->epsilon.limbs, 3))
       return FEDLDP_EXPENSIVE;
-    if (scratch > plan->scratch) return FEDLDP_LIMIT;
-    bits += part_bits;
+    if (need.scratch > plan->scratch) return FEDLDP_LIMIT;
+    bits += need.bits;
     if (bits > UINT32_C(1) << 27) return FEDLDP_REFUSED;
   }
   if (bits != plan->bits || plan->answers > plan->periods || plan->periods > UINT32_C(1) << 16 ||
@@ -769,15 +779,13 @@ fedldp_status fedldp_check(const fedldp_plan *plan, const fedldp_epsilon *cap) {
 fedldp_status fedldp_draw(const fedldp_plan *plan, const fedldp_value *row, fedldp_random *random,
                           void *context, uint64_t *scratch, uint8_t *report) {
   size_t size = FEDLDP_REPORT_BYTES(plan->bits);
-  fedldp_state state;
+  fedldp_state state = {NULL, NULL, NULL, NULL, 0, FEDLDP_OK};
   uint32_t i;
   memset(report, 0, size);
-  memset(&state, 0, sizeof state);
   state.random = random;
   state.context = context;
   state.scratch = scratch;
   state.record = report + FEDLDP_HEADER_BYTES;
-  state.status = FEDLDP_OK;
   for (i = 0; i < plan->part_count; i++)
     plan->parts[i].strategy->draw(plan, plan->parts + i, row, &state);
   report[0] = 1;

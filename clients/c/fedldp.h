@@ -187,9 +187,14 @@ typedef struct fedldp_lines {
   uint32_t base, digits;
 } fedldp_lines;
 
+typedef struct fedldp_need {
+  fedldp_epsilon cost;
+  uint32_t bits, scratch;
+} fedldp_need;
+
 typedef struct fedldp_strategy {
   fedldp_status (*check)(const struct fedldp_plan *plan, const struct fedldp_part *part,
-                         fedldp_epsilon *cost, uint32_t *bits, uint32_t *scratch);
+                         fedldp_need *need);
   void (*draw)(const struct fedldp_plan *plan, const struct fedldp_part *part,
                const fedldp_value *row, struct fedldp_state *state);
 } fedldp_strategy;
@@ -251,10 +256,11 @@ extern const fedldp_strategy fedldp_sample_strategy, fedldp_cube_strategy,
     fedldp_directions_strategy;
 
 /* The quantiles of directions, in fedldp_quantiles.c. */
-#define FEDLDP_QUANTILE_TAIL 32416 /* from here on the upper quantiles stand whole */
-extern const uint16_t fedldp_quantile_bases[FEDLDP_QUANTILE_TAIL / 32];
-extern const uint32_t fedldp_quantile_steps[FEDLDP_QUANTILE_TAIL / 32];
-extern const uint16_t fedldp_quantile_tail[32768 - FEDLDP_QUANTILE_TAIL];
+typedef struct fedldp_parabola {
+  uint32_t start, slope, bend;
+} fedldp_parabola;
+extern const fedldp_parabola fedldp_quantile_pieces[104];
+extern const uint16_t fedldp_quantile_whole[128];
 
 /* The bytes of a report. */
 #define FEDLDP_HEADER_BYTES 16

@@ -7,24 +7,36 @@
 
 #include <string.h>
 
+/* What needs its stack for a moment only. */
+#if defined(__GNUC__)
+#define FEDLDP_APART __attribute__((noinline)) static
+#else
+#define FEDLDP_APART static
+#endif
+
 /* Masks. A condition is 0 or 1, and stays a number: the barrier keeps a compiler from turning it
 into a branch. */
 
-static inline uint64_t barrier(uint64_t x) {
+static inline uint32_t barrier(uint32_t x) {
 #if defined(__GNUC__)
   __asm__("" : "+r"(x));
 #endif
   return x;
 }
 
-static inline uint64_t mask(uint64_t condition) { return barrier(0 - condition); }
+static inline uint32_t mask32(uint64_t condition) { return barrier(0 - (uint32_t)condition); }
+
+static inline uint64_t mask(uint64_t condition) {
+  uint32_t low = mask32(condition), high = barrier(low);
+  return (uint64_t)high << 32 | low;
+}
 
 static inline uint64_t select64(uint64_t condition, uint64_t yes, uint64_t no) {
   return no ^ ((yes ^ no) & mask(condition));
 }
 
 static inline uint32_t select32(uint64_t condition, uint32_t yes, uint32_t no) {
-  return (uint32_t)select64(condition, yes, no);
+  return no ^ ((yes ^ no) & mask32(condition));
 }
 
 static inline uint64_t less(uint64_t a, uint64_t b) {
@@ -83,19 +95,24 @@ static inline uint32_t add_limbs(uint32_t *a, const uint32_t *b, size_t n) {
   return (uint32_t)carry;
 }
 
+/* Add a limb times b to `sum`, without what is above n limbs. */
+static inline void add_product(uint32_t *sum, uint32_t limb, const uint32_t *b, size_t b_limbs,
+                               size_t n) {
+  uint64_t carry = 0;
+  size_t i;
+  for (i = 0; i < n; i++) {
+    carry += sum[i] + (uint64_t)limb * (i < b_limbs ? b[i] : 0);
+    sum[i] = (uint32_t)carry;
+    carry >>= 32;
+  }
+}
+
 /* The product of a and b, without what is above n limbs. */
 static inline void multiply(uint32_t *product, size_t n, const uint32_t *a, size_t a_limbs,
-                     const uint32_t *b, size_t b_limbs) {
-  size_t i, j;
+                            const uint32_t *b, size_t b_limbs) {
+  size_t i;
   clear(product, n);
-  for (i = 0; i < a_limbs && i < n; i++) {
-    uint64_t carry = 0;
-    for (j = 0; i + j < n; j++) {
-      carry += product[i + j] + (uint64_t)a[i] * (j < b_limbs ? b[j] : 0);
-      product[i + j] = (uint32_t)carry;
-      carry >>= 32;
-    }
-  }
+  for (i = 0; i < a_limbs && i < n; i++) add_product(product + i, a[i], b, b_limbs, n - i);
 }
 
 static inline uint32_t at_most(const uint32_t *a, const uint32_t *b, size_t n) {
@@ -115,13 +132,23 @@ static inline uint32_t at_most(const uint32_t *a, const uint32_t *b, size_t n) {
 
 uint64_t fedldp_real_add(uint64_t a, uint64_t b);
 uint64_t fedldp_real_multiply(uint64_t a, uint64_t b);
-uint64_t fedldp_real_divide(uint64_t a, uint64_t b);
+uint64_t fedldp_real_divide(uint64_t a, uint64_t b); /* by a number that is at least 1 */
 uint64_t fedldp_real_root(uint64_t a); /* of a number that is at least 1 */
 uint64_t fedldp_real_clip(uint64_t x, uint64_t low, uint64_t high);
 
 /* A number times 2^power without its sign, cut to half of a unit. The last bit is 1 if it is odd,
 or if anything was lost. */
 uint64_t fedldp_real_halves(uint64_t a, int32_t power);
+
+uint64_t fedldp_position_of(const fedldp_numbers *numbers, uint64_t x); /* between letters */
+
+/* Directions, in fedldp_directions.c. */
+
+uint32_t fedldp_rounded(uint64_t x); /* the whole number nearest to 2^20 x, halves to even */
+uint64_t fedldp_share_of(uint64_t sum); /* the root of 2^24 times a sum of squares, at most 2^32 */
+uint64_t fedldp_first_word(uint64_t key, uint32_t seed);
+void fedldp_add_coordinate(uint32_t q, const fedldp_directions *odds, uint64_t *counter,
+                           uint64_t *sums);
 
 static inline uint64_t big_endian(const uint8_t *bytes, size_t count) {
   uint64_t number = 0;

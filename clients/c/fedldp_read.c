@@ -8,109 +8,111 @@ IEEE 754 does, to the nearest and then to even. Infinity counts as 2^1024; NaN n
 
 #define REAL_LARGEST_NUMBER UINT64_C(0x54B249AD2594C37D) /* 1e100 */
 
-typedef struct real {
-  uint64_t mantissa; /* with the highest bit set, unless the number is 0 */
-  uint32_t sign;
-  int32_t exponent; /* the number is mantissa / 2^63 * 2^(exponent - 1023) */
-} real;
+/* A number is mantissa / 2^63 * 2^(exponent - 1023). The highest bit of the mantissa is set, unless
+the number is subnormal or 0. */
+static uint64_t mantissa_of(uint64_t a) {
+  return ((a & ((UINT64_C(1) << 52) - 1)) | nonzero((a >> 52) & 2047) << 52) << 11;
+}
 
-/* Shift left until the highest bit is set, and return by how much. */
+static int32_t exponent_of(uint64_t a) {
+  uint32_t field = (uint32_t)(a >> 52) & 2047;
+  return (int32_t)(field + ((field - 1) >> 31));
+}
+
+/* All bits if x is not 0. */
+static uint32_t some32(uint32_t x) { return mask32((x | (0 - x)) >> 31); }
+
+/* Shift left until the highest bit is set, and return by how much. Here and below in words of 32
+bits, as some processors shift longer numbers by calling a function that branches. */
 static int32_t normalize(uint64_t *x) {
-  uint32_t high = (uint32_t)(*x >> 32), low = (uint32_t)*x, shift, step;
-  uint32_t empty = 1 - (uint32_t)nonzero(high);
-  high = select32(empty, low, high);
-  low &= empty - 1;
-  for (shift = empty << 5, step = 16; step > 0; step >>= 1) {
-    uint32_t top = high >> (32 - step), all;
-    all = (uint32_t)barrier(((top | (0 - top)) >> 31) - 1); /* all bits if `top` is 0 */
-    shift += step & all;
-    high = (high ^ (((high << step | low >> (32 - step)) ^ high) & all));
-    low = low ^ (((low << step) ^ low) & all);
-  }
-  *x = (uint64_t)high << 32 | low;
-  return (int32_t)shift;
+  uint32_t high = (uint32_t)(*x >> 32), low = (uint32_t)*x, some = some32(high), zeros;
+  high |= low & ~some;
+  low &= some;
+  zeros = high | high >> 1;
+  zeros |= zeros >> 2;
+  zeros |= zeros >> 4;
+  zeros |= zeros >> 8;
+  zeros = ~(zeros | zeros >> 16); /* a bit for each leading zero, which are counted */
+  zeros -= zeros >> 1 & 0x55555555;
+  zeros = (zeros & 0x33333333) + (zeros >> 2 & 0x33333333);
+  zeros = (((zeros + (zeros >> 4)) & 0x0F0F0F0F) * 0x01010101 >> 24) & 31;
+  *x = (uint64_t)(high << zeros | low >> 1 >> (31 - zeros)) << 32 | low << zeros;
+  return (int32_t)(zeros + (32 & ~some));
 }
 
-/* Shift right by 0 to 63; the last bit says whether bits were lost. In steps of 32 bits, as some
-processors shift longer numbers by calling a function that branches. */
-static uint64_t shifted(uint64_t x, uint64_t shift) {
-  uint32_t count = (uint32_t)select64(less(63, shift), 63, shift), step;
-  uint32_t applies = (uint32_t)mask(count >> 5), high = (uint32_t)(x >> 32), low = (uint32_t)x;
-  uint32_t lost = low & applies;
-  low ^= (low ^ high) & applies;
-  high &= ~applies;
-  for (step = 16; step > 0; step >>= 1) {
-    applies = (uint32_t)mask(nonzero(count & step));
-    lost |= low << (32 - step) & applies;
-    low ^= (low ^ (low >> step | high << (32 - step))) & applies;
-    high ^= (high ^ high >> step) & applies;
-  }
-  return ((uint64_t)high << 32 | low) | nonzero(lost);
+/* Shift right, by 63 at most; the last bit says whether bits were lost. */
+static uint64_t shifted(uint64_t x, uint32_t shift) {
+  uint32_t count = (shift | some32(shift >> 6)) & 63, far = mask32(count >> 5);
+  uint32_t high = (uint32_t)(x >> 32), low = (uint32_t)x, lost = low & far;
+  low ^= (low ^ high) & far;
+  high &= ~far;
+  count &= 31;
+  lost |= low << 1 << (31 - count);
+  low = low >> count | high << 1 << (31 - count);
+  return (uint64_t)(high >> count) << 32 | low | (some32(lost) & 1);
 }
 
-static real unpack(uint64_t bits) {
-  real x;
-  uint64_t field = (bits >> 52) & 2047, normal = nonzero(field);
-  x.sign = (uint32_t)(bits >> 63);
-  x.mantissa = ((bits & ((UINT64_C(1) << 52) - 1)) | normal << 52) << 11;
-  x.exponent = (int32_t)(field + 1 - normal);
-  x.exponent -= normalize(&x.mantissa);
-  return x;
-}
-
-static uint64_t pack(real x) {
-  uint64_t bits, tail, low, some = nonzero(x.mantissa);
-  int32_t exponent = x.exponent - normalize(&x.mantissa);
-  low = (uint64_t)((uint32_t)exponent - 1) >> 31 & 1; /* a subnormal number */
-  x.mantissa = shifted(x.mantissa, (uint64_t)(uint32_t)(1 - exponent) & mask(low));
-  exponent = (int32_t)select32(low, 1, (uint32_t)exponent);
-  tail = x.mantissa & 2047;
-  bits = x.mantissa >> 11;
+/* A number whose sign is the highest bit of `sign`. Only subnormal numbers may have a mantissa
+without its highest bit. */
+static uint64_t pack(uint64_t mantissa, int32_t exponent, uint32_t sign) {
+  uint64_t bits, tail, some = nonzero(mantissa);
+  uint32_t low = mask32(((uint32_t)exponent - 1) >> 31); /* a subnormal number */
+  mantissa = shifted(mantissa, (uint32_t)(1 - exponent) & low);
+  exponent = (int32_t)(((uint32_t)exponent & ~low) | (1 & low));
+  tail = mantissa & 2047;
+  bits = mantissa >> 11;
   bits += less(1024, tail) | (equal(tail, 1024) & bits);
   bits += (uint64_t)(uint32_t)(exponent - 1) << 52;
   bits = select64(less(2046, (uint32_t)exponent), REAL_INFINITY, bits);
-  return (bits | (uint64_t)x.sign << 63) & mask(some);
+  return (bits | (uint64_t)(sign & 0x80000000) << 32) & mask(some);
 }
 
 uint64_t fedldp_real_add(uint64_t a, uint64_t b) {
-  uint64_t swap = less(a & ~REAL_SIGN, b & ~REAL_SIGN);
-  real x = unpack(select64(swap, b, a)), y = unpack(select64(swap, a, b));
-  uint64_t small = shifted(y.mantissa >> 1, (uint64_t)(x.exponent - y.exponent));
-  x.mantissa = (x.mantissa >> 1) + ((small ^ mask(x.sign ^ y.sign)) + (x.sign ^ y.sign));
-  x.exponent++;
-  return pack(x);
+  uint64_t swap = (a ^ b) & mask(less(a & ~REAL_SIGN, b & ~REAL_SIGN)), differ = (a ^ b) >> 63;
+  uint64_t sum;
+  int32_t shift;
+  a ^= swap;
+  b ^= swap;
+  sum = shifted(mantissa_of(b) >> 1, (uint32_t)(exponent_of(a) - exponent_of(b)));
+  sum = (mantissa_of(a) >> 1) + ((sum ^ mask(differ)) + differ);
+  shift = normalize(&sum);
+  return pack(sum, exponent_of(a) + 1 - shift, (uint32_t)(a >> 32));
+}
+
+/* Pack a result of which the first or second bit is set, if it is not subnormal. */
+static uint64_t pack_near(uint64_t mantissa, int32_t exponent, uint64_t signs) {
+  uint64_t shift = 1 - (mantissa >> 63);
+  mantissa += mantissa & mask(shift);
+  return pack(mantissa, exponent - (int32_t)shift, (uint32_t)(signs >> 32));
 }
 
 uint64_t fedldp_real_multiply(uint64_t a, uint64_t b) {
-  real x = unpack(a), y = unpack(b);
-  uint64_t low;
-  x.mantissa = high_half(x.mantissa, y.mantissa, &low);
-  x.mantissa |= nonzero(low);
-  x.exponent += y.exponent - 1022;
-  x.sign ^= y.sign;
-  return pack(x);
+  uint64_t x = mantissa_of(a), y = mantissa_of(b), low;
+  int32_t exponent = exponent_of(a) + exponent_of(b) - 1022;
+  exponent -= normalize(&x);
+  exponent -= normalize(&y);
+  x = high_half(x, y, &low);
+  return pack_near(x | nonzero(low), exponent, a ^ b);
 }
 
 uint64_t fedldp_real_divide(uint64_t a, uint64_t b) {
-  real x = unpack(a), y = unpack(b);
-  uint64_t rest = x.mantissa >> 1, divisor = y.mantissa >> 1, quotient = 0;
-  int i;
-  for (i = 0; i < 57; i++) {
-    uint64_t next = rest - divisor, below = next >> 63; /* both are less than 2^63 apart */
-    rest = (next + (divisor & mask(below))) << 1;
-    quotient = quotient << 1 | (1 - below);
-  }
-  x.mantissa = quotient << 7 | nonzero(rest);
-  x.exponent += 1023 - y.exponent;
-  x.sign ^= y.sign;
-  return pack(x);
+  uint64_t rest = mantissa_of(a) >> 1, divisor = mantissa_of(b) >> 1;
+  uint32_t without[2] = {0, 0}; /* the bits of the quotient, inverted: 28 in each word */
+  int i, k;
+  for (i = 0; i < 2; i++)
+    for (k = 0; k < 28; k++) {
+      uint64_t next = rest - divisor; /* both are less than 2^63 apart */
+      uint32_t below = (uint32_t)(next >> 63);
+      rest = (next + (divisor & mask(below))) << 1;
+      without[i] = without[i] << 1 | below;
+    }
+  rest = nonzero(rest) | (uint64_t)(~without[0] << 4) << 32 | (uint64_t)(~without[1] << 4) << 4;
+  return pack_near(rest, 1023 + exponent_of(a) - exponent_of(b), a ^ b);
 }
 
-/* The root of a number that is at least 1. */
 uint64_t fedldp_real_root(uint64_t a) {
-  real x = unpack(a);
-  uint32_t power = (uint32_t)x.exponent - 1023;
-  uint64_t rest = x.mantissa >> 10, root = 0, sum = 0, bit;
+  uint32_t power = (uint32_t)exponent_of(a) - 1023;
+  uint64_t rest = mantissa_of(a) >> 10, root = 0, sum = 0, bit;
   rest += rest & mask(power & 1);
   for (bit = UINT64_C(1) << 53; bit != 0; bit >>= 1) {
     uint64_t fits = 1 - less(rest, sum + bit);
@@ -118,9 +120,7 @@ uint64_t fedldp_real_root(uint64_t a) {
     sum += (bit << 1) & mask(fits);
     root |= bit & mask(fits);
   }
-  x.mantissa = root << 10 | nonzero(rest);
-  x.exponent = (int32_t)(power >> 1) + 1023;
-  return pack(x);
+  return pack(root << 10 | nonzero(rest), (int32_t)(power >> 1) + 1023, 0);
 }
 
 /* A whole number that orders doubles; both zeros are equal. */
@@ -138,22 +138,32 @@ uint64_t fedldp_real_clip(uint64_t x, uint64_t low, uint64_t high) {
 
 /* A number times 2^power without its sign: cut to half of a unit, with the lost bits as above. */
 uint64_t fedldp_real_halves(uint64_t a, int32_t power) {
-  real x = unpack(a);
-  uint64_t shift = (uint64_t)(uint32_t)(1085 - power - x.exponent);
-  return shifted(x.mantissa, shift & 0x7FFFFFFF);
+  uint32_t shift = (uint32_t)(1085 - power - exponent_of(a));
+  return shifted(mantissa_of(a), shift & 0x7FFFFFFF);
 }
 
 static uint64_t real_of(uint32_t n) {
-  real x;
-  x.mantissa = (uint64_t)n << 32;
-  x.sign = 0;
-  x.exponent = 1023 + 31;
-  return pack(x);
+  uint64_t mantissa = (uint64_t)n << 32;
+  int32_t shift = normalize(&mantissa);
+  return pack(mantissa, 1023 + 31 - shift, 0);
 }
 
 static uint64_t is_nan(uint64_t bits) { return less(REAL_INFINITY, bits & ~REAL_SIGN); }
 
 static uint64_t is_infinite(uint64_t bits) { return equal(REAL_INFINITY, bits & ~REAL_SIGN); }
+
+uint64_t fedldp_position_of(const fedldp_numbers *numbers, uint64_t x) {
+  uint64_t total = 0;
+  uint32_t i;
+  if (numbers->letters == NULL)
+    return fedldp_real_add(fedldp_real_multiply(x, numbers->half), numbers->half);
+  for (i = 0; i + 1 < numbers->rows; i++) {
+    uint64_t step = fedldp_real_add(x, numbers->letters[i] ^ REAL_SIGN);
+    step = fedldp_real_multiply(step, numbers->slopes[i]);
+    total = fedldp_real_add(total, fedldp_real_clip(step, 0, REAL_ONE));
+  }
+  return total;
+}
 
 /* Readers: what a value of a row is for the plan. */
 
@@ -310,9 +320,9 @@ fedldp_input fedldp_read_hashed(const fedldp_attribute *attribute, const fedldp_
       uint32_t at = 64 * b + i, byte = 0;
       if (at + 1 < start) byte = (uint8_t)hashed->salt[at];
       if (at >= start && at - start < FEDLDP_TEXT_BYTES)
-        byte = text->bytes[at - start] & (uint32_t)mask(less(at, length));
-      byte |= 0x80 & (uint32_t)mask(equal(at, length));
-      if (i >= 60) byte |= (length << 3 >> 8 * (63 - i)) & 0xFF & (uint32_t)mask(is_last);
+        byte = text->bytes[at - start] & mask32(less(at, length));
+      byte |= 0x80 & mask32(equal(at, length));
+      if (i >= 60) byte |= (length << 3 >> 8 * (63 - i)) & 0xFF & mask32(is_last);
       block[i] = (uint8_t)byte;
     }
     sha256_block(hash, block);
@@ -346,20 +356,22 @@ fedldp_input fedldp_read_bins(const fedldp_attribute *attribute, const fedldp_va
 fedldp_input fedldp_read_angle(const fedldp_attribute *attribute, const fedldp_value *row,
                                uint32_t offset) {
   const fedldp_bins *bins = attribute->detail;
-  uint64_t is_number, bits = number_at(attribute, row, offset, &is_number), larger, rest, divisor;
-  real x = unpack(bits), period = unpack(bins->period);
-  uint32_t i, steps = (uint32_t)(x.exponent - period.exponent);
+  uint64_t is_number, bits = number_at(attribute, row, offset, &is_number), larger;
+  uint64_t rest = mantissa_of(bits), divisor = mantissa_of(bins->period);
+  int32_t exponent = exponent_of(bins->period) - normalize(&divisor);
+  uint32_t i, steps = (uint32_t)(exponent_of(bits) - normalize(&rest) - exponent);
   fedldp_input input = {0, 0};
   larger = 1 - (steps >> 31);
-  rest = x.mantissa >> 11;
-  divisor = period.mantissa >> 11;
+  rest >>= 11;
+  divisor >>= 11;
   rest -= divisor & mask(1 - less(rest, divisor));
-  for (i = (uint32_t)(2047 - period.exponent); i > 0; i--) {
+  for (i = (uint32_t)(2047 - exponent); i > 0; i--) {
     rest += rest & mask(larger & (1 - less(steps, i)));
     rest -= divisor & mask(1 - less(rest, divisor));
   }
-  period.mantissa = rest << 11;
-  rest = select64(larger, pack(period), bits & ~REAL_SIGN);
+  rest <<= 11;
+  exponent -= normalize(&rest);
+  rest = select64(larger, pack(rest, exponent, 0), bits & ~REAL_SIGN);
   larger = (bits >> 63) & nonzero(rest);
   rest = select64(larger, fedldp_real_add(bins->period, rest | REAL_SIGN), rest);
   is_number &= 1 - is_infinite(bits);
@@ -378,4 +390,12 @@ fedldp_input fedldp_read_within(const fedldp_attribute *attribute, const fedldp_
   if (attribute->rounds) input.real = fedldp_real_add(real_of(input.code), of.real);
   input.code += of.code;
   return input;
+}
+
+uint32_t fedldp_crc32(uint32_t crc, const uint8_t *bytes, size_t count) {
+  size_t i;
+  int bit;
+  for (crc = ~crc, i = 0; i < count; i++)
+    for (crc ^= bytes[i], bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (0xEDB88320 & (0 - (crc & 1)));
+  return ~crc;
 }

@@ -352,8 +352,8 @@ static void settle(fedldp_plan *plan) {
   uint32_t i;
   for (i = 0; i < plan->part_count; i++) {
     fedldp_cube *cube = &shares[i].cube;
-    fedldp_epsilon cost;
-    uint32_t bits = 0, scratch = 0, k, d = 0, h;
+    fedldp_need need = {{{0, 0, 0}}, 0, 0};
+    uint32_t k, d = 0, h;
     for (k = 0; k < parts[i].count; k++) {
       if (parts[i].attributes[k] >= plan->attribute_count) return;
       d += attributes[parts[i].attributes[k]].size;
@@ -376,9 +376,9 @@ static void settle(fedldp_plan *plan) {
         cube->bits += 64;
       }
     }
-    if (parts[i].strategy->check(plan, parts + i, &cost, &bits, &scratch) != FEDLDP_OK) return;
-    plan->bits += bits;
-    if (scratch > plan->scratch) plan->scratch = scratch;
+    if (parts[i].strategy->check(plan, parts + i, &need) != FEDLDP_OK) return;
+    plan->bits += need.bits;
+    if (need.scratch > plan->scratch) plan->scratch = need.scratch;
   }
 }
 

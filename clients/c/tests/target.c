@@ -108,6 +108,9 @@ __attribute__((noinline)) void trace_end(void) { __asm__ volatile("nop" ::: "mem
 #if defined(STACK)
 #define PATTERN 0x5AA5C33Cu
 #define STACK_WORDS 2048
+#define STACK_BEGINS stack_begin = __builtin_frame_address(0)
+
+static char *stack_begin; /* in the function that calls the core */
 
 static uint32_t stack_used(int (*work)(const test_case *), const test_case *one) {
   volatile uint32_t *low = (volatile uint32_t *)__builtin_frame_address(0) - STACK_WORDS;
@@ -115,18 +118,24 @@ static uint32_t stack_used(int (*work)(const test_case *), const test_case *one)
   for (i = 0; i < STACK_WORDS - 32; i++) low[i] = PATTERN;
   if (work(one) != 0) print("failed ");
   for (i = 0; i < STACK_WORDS - 32 && low[i] == PATTERN; i++) continue;
-  return (STACK_WORDS - i) * 4;
+  return (uint32_t)(stack_begin - (char *)(uintptr_t)(low + i));
 }
+#else
+#define STACK_BEGINS (void)0
 #endif
 
 static const fedldp_epsilon cap = FEDLDP_WHOLE(9999);
 
-static int check_one(const test_case *one) { return fedldp_check(one->plan, &cap) != FEDLDP_OK; }
+static int check_one(const test_case *one) {
+  STACK_BEGINS;
+  return fedldp_check(one->plan, &cap) != FEDLDP_OK;
+}
 
 static const fedldp_plan *asked;
 
 static int draw_one(const test_case *one) {
   (void)one;
+  STACK_BEGINS;
   return fedldp_draw(asked, values, give, NULL, scratch, report) != FEDLDP_OK;
 }
 

@@ -422,7 +422,7 @@ def _coordinates(document: Document, schema: Sequence[Document]) -> int:
 def _scratch(document: Document, schema: Sequence[Document]) -> int:
     """Return how many words of 64 bits drawing a part needs."""
     if document["kind"] == "directions":
-        return int(document["directions"]) + 1
+        return (int(document["directions"]) + 1) // 4 * 3
     d = _coordinates(document, schema)
     if document["kind"] == "cube":
         return d

@@ -31,7 +31,9 @@ from fedldp.plan import compiled
 FOLDER = Path(__file__).parents[2]
 ROOT = FOLDER.parents[1]
 VECTORS = json.loads((ROOT / "docs/vectors.json").read_text("utf-8"))
-CORE = [FOLDER / f"fedldp{name}.c" for name in ("", "_read", "_answer", "_quantiles")]
+CORE = [
+    FOLDER / f"fedldp{name}.c" for name in ("", "_read", "_directions", "_answer", "_quantiles")
+]
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-Wconversion", "-Wsign-conversion"]
 STRICT += ["-pedantic", "-ffp-contract=off", f"-I{FOLDER}"]
 
