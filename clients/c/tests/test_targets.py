@@ -99,10 +99,6 @@ LEAKS = {
         "    rank -= (uint32_t)is_equal;\n",
         "    if (is_equal && rank == 0) break;\n    rank -= (uint32_t)is_equal;\n",
     ),
-    "a search that stops at the rank": (
-        "    number = select32(less(*rank, reaching(pairs, n, limit)), limit, number);\n",
-        "    if (*rank < reaching(pairs, n, limit)) number = limit;\n",
-    ),
 }
 
 
