@@ -24,7 +24,7 @@ class Outcome(IntEnum):
     DONE, FAILED, UNWELCOME = range(3)
 
 
-class Asking(NamedTuple):
+class TopicRequest(NamedTuple):
     """Who asks for what, as a topic says it."""
 
     act: str  # one of `ACTS`
@@ -40,7 +40,7 @@ class Topics(NamedTuple):
     >>> topics.ask("answer", "car-7", "8d1f")
     'fedldp/north/ask/answer/car-7/8d1f'
     >>> topics.asking(_)
-    Asking(act='answer', name='car-7', client='8d1f')
+    TopicRequest(act='answer', name='car-7', client='8d1f')
     """
 
     fleet: str
@@ -86,12 +86,12 @@ class Topics(NamedTuple):
         """Where an agent asks for something."""
         return f"{_ROOT}/{self.fleet}/{_ASK}/{act}/{name}/{client}"
 
-    def asking(self, topic: str) -> Asking | None:
+    def asking(self, topic: str) -> TopicRequest | None:
         """Return who asks for what; None if the topic is no such topic."""
         levels = topic.split("/")
         if len(levels) != 6 or levels[:3] != [_ROOT, self.fleet, _ASK] or levels[3] not in ACTS:
             return None
-        return Asking(*levels[3:])
+        return TopicRequest(*levels[3:])
 
 
 def packed(data: bytes) -> bytes:

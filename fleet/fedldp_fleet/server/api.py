@@ -40,7 +40,7 @@ class Refusal(Exception):
         self.status, self.why = status, why
 
 
-class Call(NamedTuple):
+class OperatorRequest(NamedTuple):
     """A request of a caller who may make it."""
 
     actor: str
@@ -48,7 +48,7 @@ class Call(NamedTuple):
     body: bytes
 
 
-Act = Callable[[Transaction, Call], Any]  # returns JSON, or None
+Act = Callable[[Transaction, OperatorRequest], Any]  # returns JSON, or None
 
 
 @final
@@ -114,7 +114,7 @@ _ERRORS = {
 def operations(folder: ServerFolder, look: Callable[[], Any]) -> list[tuple[Operation, Act]]:
     """Return what callers can ask for, and what does it."""
 
-    def add(store: Transaction, call: Call) -> Any:
+    def add(store: Transaction, call: OperatorRequest) -> Any:
         given = _parsed(call.body)
         texts = [given.get(each) for each in ("format", "server", "signed")]
         if given.keys() != _FILE["properties"].keys() or not isinstance(given["job"], dict):
@@ -195,14 +195,14 @@ def operations(folder: ServerFolder, look: Callable[[], Any]) -> list[tuple[Oper
     ]
 
 
-def _result(store: Transaction, call: Call) -> Any:
+def _result(store: Transaction, call: OperatorRequest) -> Any:
     row = _job(store, call)
     if not row.result:
         raise Refusal(404, f"the job {row.name!r} has no result: it is {row.state}.")
     return json.loads(row.result)
 
 
-def _enroll(store: Transaction, call: Call) -> Any:
+def _enroll(store: Transaction, call: OperatorRequest) -> Any:
     given = _parsed(call.body)
     agents = given.get("agents")
     if given.keys() - {"agents", "again"} or type(given.get("again", False)) is not bool:
@@ -228,13 +228,13 @@ def _enroll(store: Transaction, call: Call) -> Any:
         raise Refusal(400, str(error)) from None
 
 
-def _revoke(store: Transaction, call: Call) -> None:
+def _revoke(store: Transaction, call: OperatorRequest) -> None:
     if store.member(call.path["name"]) is None:
         raise Refusal(404, f"there is no agent {call.path['name']!r:.80}.")
     administration.revoke(store, [call.path["name"]], call.actor)
 
 
-def _job(store: Transaction, call: Call) -> JobRow:
+def _job(store: Transaction, call: OperatorRequest) -> JobRow:
     row = store.job(call.path["name"])
     if row is None:
         raise Refusal(404, f"there is no job {call.path['name']!r:.80}.")
@@ -341,7 +341,7 @@ def _endpoint(
             given = request.headers.get("authorization", "")
             caller = await loop.run_in_executor(None, _caller, store, given, operation.role)
             body = await _read(request) if operation.body is not None else b""
-            call = Call(f"token {caller.name}", request.path_params, body)
+            call = OperatorRequest(f"token {caller.name}", request.path_params, body)
             found = await loop.run_in_executor(None, _done, store, operation, act, call)
         except Refusal as refusal:
             headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
@@ -366,7 +366,7 @@ def _caller(store: Store, given: str, role: str) -> Caller:
     return found
 
 
-def _done(store: Store, operation: Operation, act: Act, call: Call) -> Any:
+def _done(store: Store, operation: Operation, act: Act, call: OperatorRequest) -> Any:
     with store.transaction() if operation.writes else store.reading() as inside:
         return act(inside, call)
 

@@ -21,7 +21,7 @@ from fedldp_fleet.messages import MOST_BITS, Acknowledgement, Announcement, Answ
 from fedldp_fleet.server import audit, members
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
-from fedldp_fleet.server.guard import UNKNOWN, Asking, Guard, Refused, length_of
+from fedldp_fleet.server.guard import UNKNOWN, AuthenticatedRequest, Guard, Refused, length_of
 from fedldp_fleet.server.listener import LimitedConnection
 from fedldp_fleet.store.base import Transaction
 
@@ -55,7 +55,7 @@ class Request(NamedTuple):
     """A request whose body may be read."""
 
     endpoint: _Endpoint
-    asking: Asking
+    asking: AuthenticatedRequest
     last: str  # the part of the path that varies
 
 
@@ -115,7 +115,7 @@ class Road:
         if method != endpoint.method or query:
             raise Refused(405, error_bytes(f"use {endpoint.method.decode()}, without a query"))
         if endpoint.for_strangers:
-            asking = Asking("", length_of(method, headers), b"")
+            asking = AuthenticatedRequest("", length_of(method, headers), b"")
         else:
             asking = self._guard.check(method, target, headers)
         if asking.length > endpoint.most_bytes:

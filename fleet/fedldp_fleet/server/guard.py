@@ -35,7 +35,7 @@ class Refused(Exception):
         self.status, self.body = status, body
 
 
-class Asking(NamedTuple):
+class AuthenticatedRequest(NamedTuple):
     """An authenticated request."""
 
     agent: str
@@ -70,7 +70,7 @@ class Guard:
         path: bytes,
         headers: Iterable[tuple[bytes, bytes]],
         now: float | None = None,
-    ) -> Asking:
+    ) -> AuthenticatedRequest:
         """Return who is asking, or raise `Refused`."""
         given = {name: value for name, value in headers if name in _NAMES}
         length = _length(given, method)
@@ -96,7 +96,7 @@ class Guard:
         confirms = used if used == member.next_secret else _NONE
         if confirms:  # from now on the old one is refused
             self._members[agent] = member._replace(secret=confirms, next_secret=b"")
-        return Asking(member.agent, int(length), body_hash, confirms)
+        return AuthenticatedRequest(member.agent, int(length), body_hash, confirms)
 
     def hear(self, agent: str, now: float) -> None:
         """Remember that an agent was heard, until that is stored."""

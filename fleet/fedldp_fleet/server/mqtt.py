@@ -20,7 +20,16 @@ from fedldp_fleet.questions import STATEMENT
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.guard import Refused
-from fedldp_fleet.topics import ANNOUNCE, ANSWER, CALL, HEAD_BYTES, Asking, Outcome, Topics, packed
+from fedldp_fleet.topics import (
+    ANNOUNCE,
+    ANSWER,
+    CALL,
+    HEAD_BYTES,
+    Outcome,
+    TopicRequest,
+    Topics,
+    packed,
+)
 
 TICK_SECONDS = 0.5  # between two looks at what is open
 DAY_SECONDS = 86_400
@@ -78,7 +87,7 @@ class MQTTServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._trouble: str | None = None
         admits = vehicles_per_certificate
-        self._acts: dict[str, Callable[[Asking, bytes, int], Awaitable[Any]]] = {
+        self._acts: dict[str, Callable[[TopicRequest, bytes, int], Awaitable[Any]]] = {
             ANSWER: lambda asking, body, _: desk.deliver(
                 asking.name, Answer.from_bytes(body), holder=_holder(asking), admits=admits
             ),
@@ -174,7 +183,9 @@ class MQTTServer:
             begun.append((reply, self._begun(asking, message.payload, most_bits)))
         return [reply._replace(payload=await _reply(result)) for reply, result in begun]
 
-    def _begun(self, asking: Asking, body: bytes, most_bits: int) -> Awaitable[Any] | Exception:
+    def _begun(
+        self, asking: TopicRequest, body: bytes, most_bits: int
+    ) -> Awaitable[Any] | Exception:
         self._desk.hear(asking.name)
         try:
             return self._acts[asking.act](asking, body, most_bits)
@@ -235,7 +246,7 @@ class MQTTServer:
         return told, fetched
 
 
-def _holder(asking: Asking) -> str:
+def _holder(asking: TopicRequest) -> str:
     """Return the name under which a client has places: agents may share an enrollment."""
     return asking.name if asking.client == asking.name else f"{asking.name}/{asking.client}"
 

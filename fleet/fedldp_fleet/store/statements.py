@@ -29,7 +29,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 Key = tuple[Any, ...]
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """What executes statements, with question marks for values."""
 
     def execute(self, statement: str, values: tuple[object, ...] = ()) -> list[Any]:
@@ -135,7 +135,9 @@ class _Table(Generic[Row]):
     Removed rows, and those that were looked for and are missing, are None.
     """
 
-    def __init__(self, file: Connection, text: TableText, make: Callable[[Key], Row]) -> None:
+    def __init__(
+        self, file: DatabaseConnection, text: TableText, make: Callable[[Key], Row]
+    ) -> None:
         self._file, self._text, self._make, self._keys = file, text, make, text.keys
         self._rows: dict[Key, Row | None] = {}
         self._changed: dict[Key, None] = {}  # in the order in which they were changed
@@ -226,7 +228,7 @@ _HEARD = TableText.of("heard", 1, _Heard)
 class Statements:
     """A transaction over a connection; `flush` writes what was changed."""
 
-    def __init__(self, file: Connection, origin: str = "SELECT ''") -> None:
+    def __init__(self, file: DatabaseConnection, origin: str = "SELECT ''") -> None:
         self._file, self._execute, self._origin = file, file.execute, origin
         self._settings = _Table(file, _SETTINGS, _Setting._make)
         self._jobs = _Table(file, _JOBS, _job)
