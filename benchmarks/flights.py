@@ -2,24 +2,28 @@
 
 All flights out of New York in 2013, each a vehicle that is asked once; a tenth is held out. A seed
 decides everything: which flights are held out, the order in which the others are asked, and the
-noise. Every way to train has the same split and order, so that differences between two ways are
-paired. The intervals are 95%, by Student's t over the seeds.
+noise. Every way to train has the same split and order. Errors are means with standard errors.
 
-    python benchmarks/flights.py [SEEDS] [logistic|squared|hinge] [VEHICLES]
+Beside the error of each way stands how many times the vehicles it needs: the default is trained on
+parts of the fleet too, and the factor is the whole fleet over the part on which the default errs as
+often, interpolated in the logarithm. The converged reference has all data and no noise: L-BFGS
+minimizes the loss.
+
+    python benchmarks/flights.py [--seeds 3] [--task logistic] [--vehicles N] [--write PAGE]
 """
 
-import sys
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from pages import Table, busy, machine, options, publish
 from rich.progress import track
-from rich.table import Table
-from scipy.special import stdtrit
+from scipy.optimize import minimize
 
 import fedldp
 from fedldp import datasets
+from fedldp.datasets import Dataset
+from fedldp.learn.features import written_out
 from fedldp.learn.objectives import objective
 from fedldp.learn.optimizer import Adam, NoiseAware
 from fedldp.learn.settings import Settings
@@ -27,6 +31,7 @@ from fedldp.learn.tasks import Linear
 from fedldp.plan.strategies import Sample
 
 EPSILONS = (1.0, 2.0, 4.0)
+HALVINGS = 6  # of the fleet, down to a 64th
 OLD = {"strategy": "sample", "optimizer": "adam", "reference": "first", "survey": None}
 PAPER = {"strategy": Sample("paper", "hm-tp")}
 HT = "horvitz-thompson"
@@ -46,27 +51,28 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def measure(kind: str, seeds: int, vehicles: int) -> dict[tuple[float | None, str], np.ndarray]:
-    """The error on the held-out flights, for each seed."""
-    flights, held = datasets.load("flights"), len(datasets.load("flights")) // 10
-    errors: dict[tuple[float | None, str], list[float]] = {}
-    for seed in track(range(seeds), "Training", transient=True):
-        order = np.argsort(fedldp.source(seed).words(len(flights)))
-        parts = flights.take(order[held : held + vehicles]), flights.take(order[:held])
-        for epsilon in EPSILONS:
-            for way, options in WAYS.items():
-                found = _trained(Settings(epsilon, **options), parts, kind, seed)
-                errors.setdefault((epsilon, way), []).append(found)
-        without = _trained(Settings(None), parts, kind, seed)
-        errors.setdefault((None, "without privacy"), []).append(without)
-    return {key: np.array(found) for key, found in errors.items()}
+Parts = tuple[Dataset, Dataset]  # the fleet, and what is held out
+DEFAULT = next(iter(WAYS))
 
 
-def _trained(chosen: Settings, parts: Any, kind: str, seed: int) -> float:
+def parts_of(seed: int, vehicles: int) -> Parts:
+    """Return the fleet of a seed, and the flights that are held out."""
+    flights = datasets.load("flights")
+    order, held = np.argsort(fedldp.source(seed).words(len(flights))), len(flights) // 10
+    return flights.take(order[held : held + vehicles]), flights.take(order[:held])
+
+
+def tasks(parts: Parts, kind: str, reference: str) -> tuple[Linear, Linear]:
+    """Return the tasks of the fleet and of what is held out."""
     fleet, test = (
-        Linear(objective(kind), replace(part, reference=chosen.reference).examples(kind))
-        for part in parts
+        Linear(objective(kind), replace(part, reference=reference).examples(kind)) for part in parts
     )
+    return fleet, test
+
+
+def trained(chosen: Settings, parts: Parts, kind: str, seed: int) -> float:
+    """Return the error of a training on what is held out."""
+    fleet, test = tasks(parts, kind, chosen.reference)
     source = fedldp.source(seed).spawn(1)[0]
     training = chosen.training(fleet, fleet.objective.distance, source, shuffle=False)
     for _ in training:
@@ -76,29 +82,89 @@ def _trained(chosen: Settings, parts: Any, kind: str, seed: int) -> float:
     return float(test.error(training.models)[0])
 
 
-def interval(values: np.ndarray, digits: int) -> str:
-    half = -stdtrit(len(values) - 1, 0.025) * values.std(ddof=1) / np.sqrt(len(values))
-    return f"{values.mean():.{digits}f} ± {half:.{digits}f}"
+def converged(parts: Parts, kind: str) -> float:
+    """Return the error of the model with the least loss on the fleet's data."""
+    fleet, test = tasks(parts, kind, "none")
+    features, targets = fleet.examples.read(slice(None))
+    x, goal = written_out(features).astype(np.float64), fleet.objective
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        scores = x @ weights
+        slope = goal.slope(scores, targets)
+        ridge = 1e-9 * weights
+        value = goal.loss(scores, targets).mean() + weights @ ridge / 2
+        return float(value), slope @ x / len(x) + ridge
+
+    found = minimize(loss, np.zeros(x.shape[1]), jac=True, options={"maxiter": 2000})
+    return float(test.error(found.x[None])[0])
+
+
+def factor(error: float, curve: np.ndarray) -> str:
+    """Return how many times the vehicles a way needs, given the default's errors on parts."""
+    rising = np.maximum.accumulate(curve)  # of ever smaller parts
+    if error <= rising[0]:
+        return "1 or less"
+    if error > rising[-1]:
+        return f"more than {2**HALVINGS}"
+    return f"{2 ** np.interp(error, rising, np.arange(HALVINGS + 1.0)):.2g}"
+
+
+def table(kind: str, seeds: int, vehicles: int) -> Table:
+    """Return a row for each way to train."""
+    errors: dict[tuple[float, str], list[float]] = {}
+    curves = np.zeros((len(EPSILONS), HALVINGS + 1, seeds))
+    references, sizes = [], []
+    for seed in track(range(seeds), "Training", transient=True):
+        fleet, test = parts_of(seed, vehicles)
+        sizes.append(len(fleet))
+        references.append(converged((fleet, test), kind))
+        for place, epsilon in enumerate(EPSILONS):
+            for way, chosen in WAYS.items():
+                found = trained(Settings(epsilon, **chosen), (fleet, test), kind, seed)
+                errors.setdefault((epsilon, way), []).append(found)
+            curves[place, 0, seed] = errors[epsilon, DEFAULT][-1]
+            for halving in range(1, HALVINGS + 1):
+                part = fleet.take(np.arange(len(fleet) >> halving)), test
+                curves[place, halving, seed] = trained(Settings(epsilon), part, kind, seed)
+    digits = 5 if kind == "squared" else 4
+    rows = [
+        [
+            way,
+            *(
+                cell
+                for place, epsilon in enumerate(EPSILONS)
+                for cell in (
+                    with_error(errors[epsilon, way], digits),
+                    factor(np.mean(errors[epsilon, way]), curves[place].mean(axis=1)),
+                )
+            ),
+        ]
+        for way in WAYS
+    ]
+    reference = with_error(references, digits)
+    rows.append(["converged, without privacy", *([reference, ""] * len(EPSILONS))])
+    headings = [""]
+    headings += [f"ε = {epsilon:g}{what}" for epsilon in EPSILONS for what in ("", ", vehicles")]
+    what = "mean squared error" if kind == "squared" else "misclassified"
+    title = f"{np.mean(sizes):,.0f} flights, {kind}, {what}, {seeds} seeds; vehicles needed, times"
+    return Table(title, headings, rows)
+
+
+def with_error(values: list[float], digits: int) -> str:
+    """Return a mean with its standard error."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return f"{np.mean(values):.{digits}f} ± {error:.{digits}f}"
 
 
 def main() -> None:
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    kind = sys.argv[2] if len(sys.argv) > 2 else "logistic"
-    vehicles = int(sys.argv[3]) if len(sys.argv) > 3 else 1 << 40
-    errors = measure(kind, seeds, vehicles)
-    what = "mean squared error on [-1, 1]" if kind == "squared" else "misclassified"
-    digits = 5 if kind == "squared" else 4
-    for title, shown in (
-        (f"{what}: mean of {seeds} seeds", lambda e, way: errors[e, way]),
-        ("more than the default", lambda e, way: errors[e, way] - errors[e, next(iter(WAYS))]),
-    ):
-        table = Table(title=f"flights, {kind}, {title}")
-        for column in ("", *(f"epsilon {epsilon:g}" for epsilon in EPSILONS)):
-            table.add_column(column)
-        for way in WAYS:
-            table.add_row(way, *(interval(shown(e, way), digits) for e in EPSILONS))
-        Console().print(table)
-    print("without privacy:", interval(errors[None, "without privacy"], digits))
+    parser = options(__doc__ or "")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--task", default="logistic", choices=("logistic", "squared", "hinge"))
+    parser.add_argument("--vehicles", type=int, default=1 << 40)
+    given = parser.parse_args()
+    where = f"Measured on {machine()}; {busy()}"
+    tables = [table(given.task, given.seeds, given.vehicles)]
+    publish("flights", tables, where, given.write)
 
 
 if __name__ == "__main__":

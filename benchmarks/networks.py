@@ -47,6 +47,7 @@ from fedldp.learn import (
     Settings,
     objective,
 )
+from fedldp.learn.features import written_out
 from fedldp.plan.strategies import Directions
 
 LENGTH, RATE_HZ, GRAVITY = 64, 20, 9.81
@@ -315,6 +316,20 @@ def rows_of(fleet: Fleet, runs: int, sizes: list[int], parts: list[int]) -> Iter
                 yield Row(fleet.title, "network", weights, vehicles, epsilon, errors)
 
 
+def converged(tables: tuple[Dataset, Dataset]) -> float:
+    """Return the error of a softmax that a solver fits to all data, without privacy."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    (x, y), (tested, labels) = (
+        (written_out(features), targets)
+        for features, targets in (each.examples("softmax").read(slice(None)) for each in tables)
+    )
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=1e4, max_iter=1000)).fit(x, y)
+    return float(1 - model.score(tested, labels))
+
+
 def diamond_rows(path: Path, vehicles: int, runs: int) -> Iterator[Row]:
     tables = diamonds(path, vehicles)
     for epsilon in (None, *EPSILONS):
@@ -376,6 +391,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--path", type=Path, help="the WISDM 2019 file; synthetic without it")
     parser.add_argument("--diamonds", type=Path, help="diamonds.csv of plotnine, instead")
+    parser.add_argument("--converged", action="store_true", help="only fit a softmax, by a solver")
     parser.add_argument("--vehicles", type=int, default=200_000)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--filters", type=int, nargs="*", default=list(SIZES))
@@ -384,12 +400,19 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="where to write the errors (JSON lines)")
     parser.add_argument("--load", type=Path, help="errors that were saved: train nothing")
     chosen = parser.parse_args()
+    load = synthetic if chosen.path is None else lambda n: wisdm(chosen.path, n)
+    if chosen.converged:
+        if chosen.diamonds is not None:
+            tables = diamonds(chosen.diamonds, chosen.vehicles)
+        else:
+            tables = window_tables(load(chosen.vehicles))
+        print(f"{tables[0].title}, softmax, converged without privacy: {converged(tables):.3f}")
+        return
     if chosen.load is not None:
         found = (Row(**json.loads(line)) for line in chosen.load.open())
     elif chosen.diamonds is not None:
         found = diamond_rows(chosen.diamonds, chosen.vehicles, chosen.runs)
     else:
-        load = synthetic if chosen.path is None else lambda n: wisdm(chosen.path, n)
         found = rows_of(load(chosen.vehicles), chosen.runs, chosen.filters, chosen.parts)
     rows = []
     for row in found:
