@@ -24,9 +24,9 @@ SELECTED ?= tests/test_golden.py tests/test_vectors.py tests/test_randomness.py 
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
-	test-accountant test-deploy test-faults test-chaos test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-site test-monitor test-public \
+	test-accountant test-deploy test-faults test-chaos test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-site test-monitor test-public test-city \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs ten-million bench-distributions bench-regression \
-	accuracy flights networks reproduce reproduce-quick paper-map pictures live-page man page page-vehicle docs notebooks dist solutions mutation clean
+	accuracy flights networks city reproduce reproduce-quick paper-map pictures live-page man page page-vehicle docs notebooks dist solutions mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -136,6 +136,10 @@ test-postgres: $(VENV)/deploy.done  ## the store of a fleet in a real PostgreSQL
 test-engines: .venv-engines/engines.done  ## Dask, Spark, Beam and DuckDB, with killed workers and an object store
 	.venv-engines/bin/python -m pytest -m engines tests/counting/engines
 
+# SUMO takes 530 MB, in an environment of its own.
+test-city: .venv-city/city.done  ## the example of a city, with traffic that SUMO simulates
+	.venv-city/bin/python -m pytest -m city tests/tools/test_city.py
+
 test-browser: $(VENV)/test.done  ## the interactive page and the live page, in Chromium
 	$(BIN)/pytest -m browser tests/tools/test_playground_browser.py tests/tools/test_playground_proof.py \
 	  tests/tools/test_playground_vehicle.py \
@@ -226,6 +230,10 @@ paper-map: $(VENV)/reproduction.done  ## docs/paper-map.md, from the list of the
 networks: $(VENV)/demo.done  ## what networks and softmax reach, with 20 trainings each: hours on a CPU
 	$(BIN)/python benchmarks/networks.py --plot docs/images/networks.png $(NETWORKS)
 
+# make city CITY='--picture docs/images/city.png' makes the picture of the documentation.
+city: .venv-city/city.done  ## a city of cars that SUMO simulates: its map, true and private, in minutes
+	nice .venv-city/bin/python examples/city $(CITY)
+
 pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/fedldp mechanisms --json --plot docs/images/mechanisms.png > /dev/null
 	$(BIN)/fedldp mechanisms --inputs --epsilon 4 --json --plot docs/images/inputs.png > /dev/null
@@ -281,7 +289,7 @@ test-public: $(VENV)/test.done  ## the files for a public repository, by the sch
 	$(BIN)/pytest -m public tests/tools/test_conda_recipe.py
 
 clean:
-	rm -rf .cache/solved $(VENV) .venv-dist .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss .venv-engines demo site dist
+	rm -rf .cache/solved $(VENV) .venv-dist .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss .venv-engines .venv-city demo site dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -334,6 +342,13 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml
 	.venv-vss/bin/python -m pip install --quiet --no-deps vss==1.0.5
 	@touch $@
 
+
+.venv-city/city.done: pyproject.toml fleet/pyproject.toml
+	$(PYTHON) -m venv --clear .venv-city
+	.venv-city/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	.venv-city/bin/python -m pip install --quiet --editable '.[cli,learn,parquet,plots]' --editable './fleet[server]' \
+	  --group test eclipse-sumo==1.28.0
+	@touch $@
 
 # All engines in one environment of 1.6 GB, apart from the first one.
 .venv-engines/engines.done: pyproject.toml
