@@ -209,8 +209,8 @@ bench-flower: $(VENV)/test.done  ## an app with LDPMod beside the same app with 
 accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 	$(BIN)/python benchmarks/accuracy.py
 
-flights: $(VENV)/demo.done  ## what each improvement of training gains on a quarter of the flights, in vehicles
-	$(BIN)/python benchmarks/flights.py --vehicles 73653 --write docs/learning.md
+flights: $(VENV)/demo.done  ## what each improvement of training gains, in vehicles
+	$(BIN)/python benchmarks/flights.py --write docs/learning.md
 
 # Both take OUT=FOLDER, PUBLISH=PAGE (empty: none) and more options of fedldp-reproduce:
 # make reproduce REPRODUCE='--data wisdm=FILE --data vehicle=FILE'
