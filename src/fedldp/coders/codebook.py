@@ -25,7 +25,7 @@ Words = npt.NDArray[np.uint64]
 
 DRAWN_NUMBERS = 1 << 15  # of all directions: random words are drawn for so many at a time
 _MOST_NUMBERS = 1 << 21  # of vectors that are encoded at a time
-_BLOCK = 1 << 17  # numbers of all directions that are computed at a time: they stay in the cache
+_BLOCK = 1 << 16  # numbers of all directions that are computed at a time: they stay in the cache
 
 _GOLDEN = np.uint64(vehicle.GOLDEN)
 _MIX = tuple(np.uint64(factor) for factor in vehicle.MIX)
@@ -114,7 +114,8 @@ class NumpyCodebook(Codebook):
         products = np.zeros((len(vectors), 1, 4 * words))
         size = min(_BLOCK, 4 * words * len(vectors) * int(vectors.counts.max(initial=0)))
         mixing, scratch = np.empty((2, size // 4), np.uint64)
-        places, quantiles, numbers = (np.empty(size, dtype) for dtype in (np.intp, np.int16, float))
+        quantiles, numbers = np.empty(size, np.int16), np.empty(size)
+        places = numbers.view(np.int64)  # they are not needed together
         for rows, columns, factors in _blocks(vectors, _BLOCK // (4 * words)):
             size = columns.size * words
             first = states[rows, None] + _times_golden(columns * words)
