@@ -25,7 +25,7 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
 	test-accountant test-deploy test-faults test-chaos test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-site test-monitor test-public test-city \
-	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs ten-million bench-distributions bench-regression \
+	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs ten-million bench-distributions bench-regression bench-compare \
 	accuracy flights networks city reproduce reproduce-quick paper-map pictures live-page man page page-vehicle docs notebooks dist solutions mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
@@ -159,6 +159,10 @@ mutation: $(VENV)/mutation.done  ## small changes to the code that no test notic
 
 bench: $(VENV)/test.done  ## speed and size, as ratios measured in one run; BENCH='--json FILE' keeps it
 	$(BIN)/python benchmarks/bench.py $(BENCH)
+
+# make bench-compare BENCH='--base COMMIT' compares with any commit.
+bench-compare: $(VENV)/test.done  ## costs beside those of the last release; fails if one is over 10% higher: twenty minutes
+	$(BIN)/python benchmarks/compare.py $(BENCH)
 
 bench-growth: $(VENV)/test.done  ## how cost grows with vehicles, dimensions and outputs
 	$(BIN)/python benchmarks/growth.py $(BENCH)

@@ -4,6 +4,7 @@ import argparse
 import os
 import platform
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -56,6 +57,16 @@ def busy() -> str:
     return f"load {os.getloadavg()[0]:.1f} when it began"
 
 
+def commit() -> str:
+    """Return the commit that is measured, and whether files differ from it."""
+    folder = Path(__file__).parent
+    text = subprocess.run(
+        ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return text.stdout.strip().replace("-dirty", " with changes") or "unknown"
+
+
 def _processor() -> str:
     found = re.search(r"^model name\s*:\s*(.+)$", _text("/proc/cpuinfo"), re.MULTILINE)
     return found.group(1).strip() if found else platform.machine()
@@ -91,5 +102,6 @@ def publish(name: str, tables: Sequence[Table], where: str, page: Path | None) -
         table.print()
     Console().print(where, highlight=False)
     if page is not None:
+        where = f"{where}; commit {commit()}"
         text = "\n".join([*(table.markdown() for table in tables), f"*{where}.*"])
         page.write_text(replaced(page.read_text("utf-8"), name, text), "utf-8")

@@ -112,7 +112,7 @@ def test_tables_go_between_the_marks_of_a_page(tmp_path):
         pages.publish("x", [table], "a machine", page)
         assert page.read_text() == (
             "a\n<!-- begin: x -->\n**Title**\n\n| what | each |\n| --- | ---: |\n"
-            "| work | 1 ns |\n\n*a machine.*\n<!-- end: x -->\nb\n"
+            f"| work | 1 ns |\n\n*a machine; commit {pages.commit()}.*\n<!-- end: x -->\nb\n"
         )
     for broken in ("no marks", "<!-- end: x -->\n<!-- begin: x -->\n"):
         with pytest.raises(SystemExit, match="one line"):
