@@ -36,7 +36,7 @@ from server_process import HOST, free_port, wait_until
 
 from fedldp_fleet.messages import Call
 from fedldp_fleet.questions import Question
-from fedldp_fleet.server.desk import MOST_AT_ONCE, _Jobs
+from fedldp_fleet.server.desk import MOST_AT_ONCE, KnownJobs
 from fedldp_fleet.store.base import Member
 from fedldp_fleet.store.postgresql import PostgreSQLStore
 
@@ -172,7 +172,7 @@ def lock_cost(database: PostgreSQLServer) -> float:
             asked = Question.from_bytes(inside.question(opened.digest) or b"")
         names = [f"agent-{number}" for number in range(VEHICLES)]
         answers = [answer_to(asked, name) for name in names]
-        parsed = machine.parse(_Jobs(store), answers)
+        parsed = machine.parse(KnownJobs(store), answers)
         before = time.process_time() + seconds_of(database.process.pid)
         for first in range(0, VEHICLES, MOST_AT_ONCE):
             some = range(first, min(first + MOST_AT_ONCE, VEHICLES))

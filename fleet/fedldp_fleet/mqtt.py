@@ -59,7 +59,7 @@ class Message(NamedTuple):
     correlation: bytes = b""  # which the reply repeats
 
 
-class Connection(Protocol):
+class MQTTConnection(Protocol):
     """A connection with a broker, which `with` closes. Methods raise `OSError` once it is lost."""
 
     most_bytes: int  # of a payload that the broker takes
@@ -92,7 +92,7 @@ class Connection(Protocol):
         """End the connection. Closing it again does nothing."""
 
 
-Connect = Callable[[str], Connection]  # under a name that no other client has
+Connect = Callable[[str], MQTTConnection]  # under a name that no other client has
 
 
 @final
@@ -171,7 +171,7 @@ class Broker:
 
 @final
 class BrokerConnection:
-    """A connection with a broker: see `Connection`. It works while `receive` waits."""
+    """A connection with a broker: see `MQTTConnection`. It works while `receive` waits."""
 
     def __init__(self, broker: Broker, client: str, patience: float = PATIENCE_SECONDS) -> None:
         self._broker, self._patience = broker, patience
@@ -212,7 +212,7 @@ class BrokerConnection:
             self.most_bytes = min(self.most_bytes, most)
 
     def subscribe(self, *topics: str, certain: bool = False) -> None:
-        """See `Connection`."""
+        """See `MQTTConnection`."""
         number = self._number()
         options = bytes([int(certain)])
         body = struct.pack(">HB", number, 0) + b"".join(_text(each) + options for each in topics)
@@ -220,11 +220,11 @@ class BrokerConnection:
         self._confirm(number, f"subscriptions to {', '.join(topics)}")
 
     def unsubscribe(self, topic: str) -> None:
-        """See `Connection`."""
+        """See `MQTTConnection`."""
         self._put(_UNSUBSCRIBE, struct.pack(">HB", self._number(), 0) + _text(topic))
 
     def publish(self, message: Message, *, certain: bool = False) -> None:
-        """See `Connection`."""
+        """See `MQTTConnection`."""
         if not certain:
             self._put(_PUBLISH, published(message))
             return
@@ -233,13 +233,13 @@ class BrokerConnection:
         self._confirm(number, f"messages to {message.topic}")
 
     def retain(self, message: Message) -> None:
-        """See `Connection`."""
+        """See `MQTTConnection`."""
         number = self._number()
         self._put(_PUBLISH | _CERTAIN | _RETAIN, published(message, number))
         self._confirm(number, f"messages to {message.topic}")
 
     def receive(self, seconds: float) -> list[Message]:
-        """See `Connection`."""
+        """See `MQTTConnection`."""
         until = monotonic() + seconds
         self._turn(0.0 if self._messages else seconds)
         while not self._messages and (left := until - monotonic()) > 0:
@@ -250,18 +250,18 @@ class BrokerConnection:
         return found
 
     def acknowledge(self, message: Message) -> None:
-        """See `Connection`."""
+        """See `MQTTConnection`."""
         if message.number:
             self._put(_PUBACK, struct.pack(">H", message.number))
 
     def ping(self) -> None:
-        """See `Connection`."""
+        """See `MQTTConnection`."""
         before = self._pongs
         self._put(_PINGREQ)
         self._wait(lambda: self._pongs > before, "answer")
 
     def close(self) -> None:
-        """See `Connection`."""
+        """See `MQTTConnection`."""
         if self._socket is None:
             return
         with contextlib.suppress(OSError, ValueError), self._socket:

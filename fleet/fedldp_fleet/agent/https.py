@@ -118,7 +118,7 @@ class _HTTPSConnection(http.client.HTTPSConnection):
         self.sock = self._tls.wrap_socket(plain, server_hostname=self._address[0])
 
 
-class _Connection:
+class _KeptConnection:
     """A kept connection to a server, which is opened again when it was closed."""
 
     def __init__(self, url: str, context: ssl.SSLContext, timeout: float) -> None:
@@ -186,7 +186,7 @@ class HTTPSRoad:
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         self._membership, self._path = membership, path
-        self._connection = _Connection(membership.url, context, timeout)
+        self._connection = _KeptConnection(membership.url, context, timeout)
         self._ahead = 0.0  # of the server's clock, if it has said that clocks differ
         self.requests = 0
 
@@ -301,7 +301,7 @@ def join(
     url: str, code: str, context: ssl.SSLContext, timeout: float = TIMEOUT_SECONDS
 ) -> Membership:
     """Use a one-time code; return as whom the server knows the agent from now on."""
-    connection = _Connection(url, context, timeout)
+    connection = _KeptConnection(url, context, timeout)
     try:
         body = road.join_bytes(code)
         headers = {"Content-Length": str(len(body))}

@@ -82,7 +82,7 @@ class _Read(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Work:
+class _AskedWork:
     read: _Read
     computation: Computation
     columns: Integers  # of the attributes that it needs
@@ -160,7 +160,7 @@ class ManyVehicles:
             repeats=not question.model,
         )
         columns = self._columns(computation.attributes)
-        return Checked(question, named, job, _Work(read, computation, columns))
+        return Checked(question, named, job, _AskedWork(read, computation, columns))
 
     def able(self, checked: Checked) -> int:
         """Return how many vehicles may still answer."""
@@ -321,7 +321,7 @@ class ManyVehicles:
 
     # What they answer
 
-    def _records(self, work: _Work, vehicles: Integers) -> list[bytes]:
+    def _records(self, work: _AskedWork, vehicles: Integers) -> list[bytes]:
         """Return the records of some vehicles, each as separate bytes for the ledger."""
         if not len(vehicles):
             return []

@@ -15,7 +15,7 @@ Document = Mapping[str, Any]
 Labels = Mapping[str, str]
 
 
-class _Family(NamedTuple):
+class _AgentMetric(NamedTuple):
     """A metric, with its samples."""
 
     name: str
@@ -34,11 +34,11 @@ def text(document: Document, attention: Iterable[str]) -> str:
     return "".join(_written(each) for each in _families(document, list(attention)) if each.samples)
 
 
-def _families(document: Document, attention: list[str]) -> Iterator[_Family]:
-    def gauge(name: str, what: str, value: Any) -> _Family:
-        return _Family(name, "gauge", what, [] if value is None else [({}, float(value))])
+def _families(document: Document, attention: list[str]) -> Iterator[_AgentMetric]:
+    def gauge(name: str, what: str, value: Any) -> _AgentMetric:
+        return _AgentMetric(name, "gauge", what, [] if value is None else [({}, float(value))])
 
-    yield _Family("fedldp_build_info", "gauge", "Always 1.", [({"version": __version__}, 1.0)])
+    yield _AgentMetric("fedldp_build_info", "gauge", "Always 1.", [({"version": __version__}, 1.0)])
     yield gauge("fedldp_problems", "Things that somebody should look after.", len(attention))
     yield gauge("fedldp_disk_free_bytes", "Free space, rounded down.", document.get("disk_free"))
     yield gauge("fedldp_disk_size_bytes", "Size of the ledger's disk.", document.get("disk_size"))
@@ -52,13 +52,13 @@ def _families(document: Document, attention: list[str]) -> Iterator[_Family]:
     answered = document.get("vehicles_that_answered")
     yield gauge("fedldp_agent_vehicles_answered", "Vehicles that have ever answered.", answered)
     left = _left(document.get("left", {}))
-    yield _Family(
+    yield _AgentMetric(
         "fedldp_agent_budget_left_epsilon",
         "gauge",
         "What is left of the cap, of vehicles that have ever answered.",
         [({"of": name}, value) for name, value in left.items()],
     )
-    yield _Family(
+    yield _AgentMetric(
         "fedldp_agent_answers_total",
         "counter",
         "Answers of vehicles to a job.",
@@ -80,7 +80,7 @@ def _left(counts: Mapping[str, int]) -> dict[str, float]:
     return {"least": ordered[0][0], "median": median, "most": ordered[-1][0]}
 
 
-def _written(family: _Family) -> str:
+def _written(family: _AgentMetric) -> str:
     lines = [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
     for labels, value in family.samples:
         listed = ",".join(f'{name}="{_escaped(of)}"' for name, of in labels.items())

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar, final
 
 from ..common import WireError, canonical, documents, files
 from ..messages import Acknowledgement, Announcement, Answer, Call, Offers, Place
-from ..mqtt import Broker, Connect, Connection, Message
+from ..mqtt import Broker, Connect, Message, MQTTConnection
 from ..questions import check_name
 from ..topics import ANNOUNCE, ANSWER, CALL, Outcome, Topics, unpacked
 from .roads import RoadError, Unwelcome
@@ -101,7 +101,7 @@ class MQTTRoad:
     ) -> None:
         self._topics, self._name, self._client = topics, name, client
         self._connect, self._patience, self._spread = connect, patience, spread
-        self._connection: Connection | None = None
+        self._connection: MQTTConnection | None = None
         self._told: tuple[Message, float] | None = None  # the open rounds, and when they arrived
         self._replies: list[Message] = []
         self._documents: dict[str, bytes] = {}  # that are being waited for
@@ -181,7 +181,7 @@ class MQTTRoad:
     # The connection
 
     @contextmanager
-    def _reaching(self) -> Iterator[Connection]:
+    def _reaching(self) -> Iterator[MQTTConnection]:
         """Give the connection; if anything fails, close it."""
         try:
             yield self._connected()
@@ -191,7 +191,7 @@ class MQTTRoad:
             self.close()
             raise RoadError(f"cannot be reached: {error or type(error).__name__}") from error
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> MQTTConnection:
         if self._connection is None:
             self._told = None
             self._connection = self._connect(self._client)

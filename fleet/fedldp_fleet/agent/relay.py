@@ -37,7 +37,7 @@ class _Act(IntEnum):
     CALL, QUESTION, JOB, ANNOUNCE, DELIVER, WAIT = range(6)
 
 
-class _Outcome(IntEnum):
+class _RelayOutcome(IntEnum):
     DONE, FAILED, UNWELCOME = range(3)
 
 
@@ -101,13 +101,13 @@ class SocketRoad:
                 self._link.settimeout(self._timeout)
             _send(self._link, act, body)
             number, reply = _receive(self._link)
-            outcome = _Outcome(number)
+            outcome = _RelayOutcome(number)
         except (OSError, ValueError) as error:
             self.close()
             raise RoadError(f"the network process {self._path} does not answer: {error}") from None
-        if outcome is _Outcome.DONE:
+        if outcome is _RelayOutcome.DONE:
             return reply
-        kind = Unwelcome if outcome is _Outcome.UNWELCOME else RoadError
+        kind = Unwelcome if outcome is _RelayOutcome.UNWELCOME else RoadError
         raise kind(reply[:_LONGEST_REASON].decode("utf-8", "replace"))
 
     def _connected(self) -> socket.socket:
@@ -203,13 +203,13 @@ def pass_on(link: socket.socket, road: Road, turn: AbstractContextManager[object
             _send(link, outcome, reply)
 
 
-def _passed_on(road: Road, act: _Act, body: bytes) -> tuple[_Outcome, bytes]:
+def _passed_on(road: Road, act: _Act, body: bytes) -> tuple[_RelayOutcome, bytes]:
     try:
-        return _Outcome.DONE, _PASS[act](road, body)
+        return _RelayOutcome.DONE, _PASS[act](road, body)
     except Unwelcome as error:
-        return _Outcome.UNWELCOME, str(error).encode()
+        return _RelayOutcome.UNWELCOME, str(error).encode()
     except (OSError, WireError, ValueError) as error:
-        return _Outcome.FAILED, str(error).encode()
+        return _RelayOutcome.FAILED, str(error).encode()
 
 
 def _listening(path: Path) -> socket.socket:

@@ -329,7 +329,7 @@ class LDPMod:
             _tell(logging.INFO, self._described_update(row, quality))
         return quality
 
-    def _question(self, message: Message, context: Context) -> "_Question":
+    def _question(self, message: Message, context: Context) -> "_NodeQuestion":
         """Return what is asked of whom; raise if it does not fit this mod, before any cost."""
         kind = message.metadata.message_type
         if kind != self.answers:
@@ -360,7 +360,7 @@ class LDPMod:
             received = ArrayRecord(dict(received))  # the app may change what it was given
         digest = _digest(checked.fingerprint, kind, message.content)
         run = str(message.metadata.run_id)  # now, as the app may change it too
-        return _Question(checked, self._who(context), digest, received, run)
+        return _NodeQuestion(checked, self._who(context), digest, received, run)
 
     def _who(self, context: Context) -> str:
         if self.vehicle_id is None:
@@ -381,7 +381,7 @@ class LDPMod:
                 f"this node, whose {PARTITION} was given or taken away since. Pass vehicle_id."
             )
 
-    def _tell_owner(self, question: "_Question", answer: PaidAnswer) -> None:
+    def _tell_owner(self, question: "_NodeQuestion", answer: PaidAnswer) -> None:
         if answer.failure:
             text = f"LDPMod reports the public default, at the usual cost: {answer.failure}"
             _tell(logging.ERROR, text)
@@ -434,7 +434,7 @@ class LDPMod:
         return Ledger(self.ledger, self.cap, answers_per_job=self.answers_per_job)
 
 
-class _Question(NamedTuple):
+class _NodeQuestion(NamedTuple):
     """A question that fits the mod."""
 
     checked: vehicle.Plan

@@ -60,7 +60,7 @@ class Request(NamedTuple):
 
 
 @final
-class Road:
+class HTTPSServer:
     """What agents ask for, and what they are replied."""
 
     def __init__(self, desk: Desk, guard: Guard, documents: Documents) -> None:
@@ -147,10 +147,10 @@ class _Exchange:
         self.response_complete = self.disconnected = False
 
 
-class RoadConnection(LimitedConnection):
-    """A connection of an agent. The application of its listener is a `Road`."""
+class AgentConnection(LimitedConnection):
+    """A connection of an agent. The application of its listener is a `HTTPSServer`."""
 
-    app: Road
+    app: HTTPSServer
     _body: list[bytes]
     _request: Request | None = None
     _given: tuple[bytes, bytes, Headers]  # method, target and headers

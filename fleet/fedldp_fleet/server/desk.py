@@ -83,7 +83,7 @@ class Desk:
         self._heard_due = 0.0
         self._is_crowded = False  # whether the last transaction was shared
         self._trouble: str | None = None
-        self._jobs = _Jobs(store)
+        self._jobs = KnownJobs(store)
 
     def call(
         self,
@@ -289,7 +289,7 @@ class Desk:
 
 
 @final
-class _Jobs:
+class KnownJobs:
     """The jobs of answers, read once: the plan of a round never changes after it was opened."""
 
     def __init__(self, store: Store) -> None:

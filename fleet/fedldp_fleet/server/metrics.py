@@ -21,7 +21,7 @@ Document = Mapping[str, Any]
 Sample = tuple[tuple[str, ...], float | None]  # labels, and a value if it is known
 
 
-class _Family(NamedTuple):
+class _Metric(NamedTuple):
     """A metric: its name, its help, its labels, and its samples in a status."""
 
     name: str  # of a counter, without _total
@@ -68,27 +68,27 @@ def _one(*path: str) -> Callable[[Document], Iterable[Sample]]:
 _JOB = ("fedldp_job",)  # Prometheus itself has a label `job`
 
 FAMILIES = (
-    _Family(
+    _Metric(
         "fedldp_build_info",
         "Always 1; the label is the version of the server.",
         ("version",),
         lambda document: [((document["version"],), 1.0)],
     ),
-    _Family(
+    _Metric(
         "fedldp_problems",
         "Things that somebody should look after; /healthz names them.",
         (),
         lambda document: [((), len(document["problems"]))],
     ),
-    _Family("fedldp_disk_free_bytes", "Free space of the store's disk.", (), _one("disk", "free")),
-    _Family("fedldp_disk_size_bytes", "Size of the store's disk.", (), _one("disk", "size")),
-    _Family(
+    _Metric("fedldp_disk_free_bytes", "Free space of the store's disk.", (), _one("disk", "free")),
+    _Metric("fedldp_disk_size_bytes", "Size of the store's disk.", (), _one("disk", "size")),
+    _Metric(
         "fedldp_certificate_expiry_timestamp_seconds",
         "When the server's certificate expires.",
         (),
         lambda document: [((), _time(document["certificate_expires"]))],
     ),
-    _Family(
+    _Metric(
         "fedldp_agents",
         "Agents that are enrolled, have joined, or are revoked.",
         ("state",),
@@ -96,73 +96,73 @@ FAMILIES = (
             ((state,), document["agents"][state]) for state in ("enrolled", "joined", "revoked")
         ],
     ),
-    _Family(
+    _Metric(
         "fedldp_agents_heard",
         "Agents that were heard in the last hour, whatever their road.",
         (),
         _one("agents", "heard"),
     ),
-    _Family(
+    _Metric(
         "fedldp_agent_vehicles",
         "Vehicles for which agents that have joined may answer.",
         (),
         _one("agents", "vehicles"),
     ),
-    _Family(
+    _Metric(
         "fedldp_job_state",
         "1 for the state that a job is in, 0 for others.",
         (*_JOB, "state"),
         _job_states,
     ),
-    _Family(
+    _Metric(
         "fedldp_job_round", "The open round of a job.", _JOB, _of_jobs(lambda job: job["round"])
     ),
-    _Family("fedldp_job_rounds", "Rounds of a job.", _JOB, _of_jobs(lambda job: job["rounds"])),
-    _Family(
+    _Metric("fedldp_job_rounds", "Rounds of a job.", _JOB, _of_jobs(lambda job: job["rounds"])),
+    _Metric(
         "fedldp_job_answers",
         "Vehicles whose answers count.",
         _JOB,
         _of_jobs(lambda job: job["answers"]),
         counts=True,
     ),
-    _Family(
+    _Metric(
         "fedldp_job_answers_wanted",
         "Answers that a job wants in all.",
         _JOB,
         _of_jobs(lambda job: job["wanted"]),
     ),
-    _Family(
+    _Metric(
         "fedldp_job_agents",
         "Agents that have sent answers.",
         _JOB,
         _of_jobs(lambda job: job["agents"]),
     ),
-    _Family(
+    _Metric(
         "fedldp_job_answers_of_one_agent",
         "Vehicles whose answers count, of the agent that has sent the most.",
         _JOB,
         _of_jobs(lambda job: job["most_of_one_agent"]),
     ),
-    _Family(
+    _Metric(
         "fedldp_job_answers_uncounted",
         "Vehicles whose answers came and do not count, by reason.",
         (*_JOB, "reason"),
         _uncounted,
         counts=True,
     ),
-    _Family(
+    _Metric(
         "fedldp_job_epsilon",
         "What an answer costs a vehicle, at most.",
         _JOB,
         _of_jobs(lambda job: max(job["epsilon"])),
     ),
-    _Family(
+    _Metric(
         "fedldp_job_round_deadline_timestamp_seconds",
         "When the open round gives no further places.",
         _JOB,
         _of_jobs(lambda job: job["deadline"] if job["state"] == "running" else None),
     ),
-    _Family(
+    _Metric(
         "fedldp_job_closes_timestamp_seconds",
         "When a job, and the operator's signature of it, ends.",
         _JOB,

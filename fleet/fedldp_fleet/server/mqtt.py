@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, final
 from fedldp import signing
 from fedldp.errors import DomainError, WireError
 from fedldp_fleet.messages import Announcement, Answer, Call, Offers
-from fedldp_fleet.mqtt import LARGEST_PACKET, Connect, Connection, Message
+from fedldp_fleet.mqtt import LARGEST_PACKET, Connect, Message, MQTTConnection
 from fedldp_fleet.questions import STATEMENT
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
@@ -140,7 +140,7 @@ class MQTTServer:
                 self._do(self._desk.run(lambda store: store.set_value(TROUBLE, trouble)))
         self._trouble = trouble
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: MQTTConnection) -> None:
         kept: dict[str, _Kept] = {}
         due = 0.0
         while not self._stopped.is_set():
@@ -155,11 +155,11 @@ class MQTTServer:
                 for message in messages:
                     connection.acknowledge(message)
 
-    def _most_payload(self, connection: Connection) -> int:
+    def _most_payload(self, connection: MQTTConnection) -> int:
         """Return how many bytes a message may have."""
         return max(0, min(self._most_bytes, connection.most_bytes - HEAD_BYTES))
 
-    def _most_bits(self, connection: Connection) -> int:
+    def _most_bits(self, connection: MQTTConnection) -> int:
         """Return how many bits of vehicles fit into an answer that the broker takes."""
         return 8 * max(0, self._most_payload(connection) - HEAD_BYTES)
 
@@ -194,7 +194,7 @@ class MQTTServer:
 
     # What is retained
 
-    def _publish(self, connection: Connection, kept: dict[str, _Kept]) -> None:
+    def _publish(self, connection: MQTTConnection, kept: dict[str, _Kept]) -> None:
         """Let the broker retain what is open now, and nothing else."""
         told, fetched = self._do(self._open(self._most_bits(connection)))
         for topic, document in fetched.items():
@@ -209,7 +209,7 @@ class MQTTServer:
 
     def _retain(
         self,
-        connection: Connection,
+        connection: MQTTConnection,
         kept: dict[str, _Kept],
         topic: str,
         contents: object,

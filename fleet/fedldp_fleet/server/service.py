@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from fedldp_fleet.mqtt import Broker
 from fedldp_fleet.server.api import api_routes
-from fedldp_fleet.server.app import Road, RoadConnection
+from fedldp_fleet.server.app import AgentConnection, HTTPSServer
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.folder import ServerFolder
@@ -52,8 +52,8 @@ async def _run(folder: ServerFolder, store: Store) -> None:
         context = tls_context(str(folder.certificate), key, clients)
     road = bound(*folder.listen)
     documents = Documents(store)
-    app = Road(desk, guard, documents)
-    listener = Listener(app, road, limits, context, RoadConnection)
+    app = HTTPSServer(desk, guard, documents)
+    listener = Listener(app, road, limits, context, AgentConnection)
     observer = Observer(folder, store)
     page = bound(*folder.page)
     routes = page_routes(observer.look, folder.page[0]) + api_routes(folder, store, observer.look)

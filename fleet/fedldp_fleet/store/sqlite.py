@@ -132,7 +132,7 @@ class SQLiteStore:
     def transaction(self) -> Iterator[Transaction]:
         """Run a transaction. SQLite admits one at a time."""
         with self._file.transaction():
-            statements = Statements(_Connection(self._file))
+            statements = Statements(_SQLiteConnection(self._file))
             yield statements
             statements.flush()
 
@@ -167,11 +167,11 @@ class SQLiteStore:
 def reading(path: Path) -> Iterator[Transaction]:
     """Read one state of a file, and write nothing, not even beside it."""
     with snapshot(path, KIND, inspect=False) as file:
-        yield Statements(_Connection(file))
+        yield Statements(_SQLiteConnection(file))
 
 
 @final
-class _Connection:
+class _SQLiteConnection:
     """A file, or a snapshot of one, in which nothing can be written."""
 
     def __init__(self, file: Readable) -> None:

@@ -47,12 +47,12 @@ class _Setting(NamedTuple):
     value: str
 
 
-class _Question(NamedTuple):
+class _QuestionRow(NamedTuple):
     digest: bytes
     question: bytes
 
 
-class _Answer(NamedTuple):
+class _AnswerRow(NamedTuple):
     job: str
     round: int
     identifier: bytes
@@ -213,9 +213,9 @@ class _Table(Generic[Row]):
 _SETTINGS = TableText.of("settings", 1, _Setting)
 _JOBS = TableText.of("jobs", 1, JobRow)
 _ROUNDS = TableText.of("rounds", 2, RoundRow)
-_QUESTIONS = TableText.of("questions", 1, _Question)
+_QUESTIONS = TableText.of("questions", 1, _QuestionRow)
 _PLACES = TableText.of("places", 2, PlaceRow)
-_ANSWERS = TableText.of("answers", 3, _Answer)
+_ANSWERS = TableText.of("answers", 3, _AnswerRow)
 _USED = TableText.of("used", 2, Sender)
 _UNCOUNTED = TableText.of("uncounted", 3, Uncounted)
 _MEMBERS = TableText.of("members", 1, Member)
@@ -233,9 +233,9 @@ class Statements:
         self._settings = _Table(file, _SETTINGS, _Setting._make)
         self._jobs = _Table(file, _JOBS, _job)
         self._rounds = _Table(file, _ROUNDS, RoundRow._make)
-        self._questions = _Table(file, _QUESTIONS, _Question._make)
+        self._questions = _Table(file, _QUESTIONS, _QuestionRow._make)
         self._places = _Table(file, _PLACES, _place)
-        self._answers = _Table(file, _ANSWERS, _Answer._make)
+        self._answers = _Table(file, _ANSWERS, _AnswerRow._make)
         self._used = _Table(file, _USED, Sender._make)
         self._uncounted = _Table(file, _UNCOUNTED, Uncounted._make)
         self._members = _Table(file, _MEMBERS, _member)
@@ -330,7 +330,7 @@ class Statements:
         return row.question if row else None
 
     def add_question(self, digest: bytes, question: bytes) -> None:
-        self._questions.set(_Question(digest, question))
+        self._questions.set(_QuestionRow(digest, question))
 
     def place(self, job: str, agent: str) -> PlaceRow | None:
         return self._places.get(job, agent)
@@ -371,7 +371,7 @@ class Statements:
     def add_answer(
         self, job: str, number: int, identifier: bytes, vehicles: int, report: bytes
     ) -> None:
-        self._answers.set(_Answer(job, number, identifier, vehicles, report))
+        self._answers.set(_AnswerRow(job, number, identifier, vehicles, report))
         found = self.round(job, number)
         if found is not None:
             self.set_round(found._replace(answers=found.answers + vehicles))

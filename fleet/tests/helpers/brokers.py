@@ -71,7 +71,7 @@ class Broker:
 
 
 class Connection:
-    """See `fedldp_fleet.mqtt.Connection`."""
+    """See `fedldp_fleet.mqtt.MQTTConnection`."""
 
     def __init__(self, broker, client):
         self.broker, self.client, self.most_bytes = broker, client, broker.most_bytes

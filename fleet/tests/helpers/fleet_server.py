@@ -21,7 +21,7 @@ from fedldp_fleet.engine import Engine
 from fedldp_fleet.jobs import Schedule
 from fedldp_fleet.mqtt import LARGEST_PACKET
 from fedldp_fleet.server import members
-from fedldp_fleet.server.app import Road, RoadConnection
+from fedldp_fleet.server.app import AgentConnection, HTTPSServer
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
 from fedldp_fleet.server.guard import Guard
@@ -107,7 +107,7 @@ class FleetServer:
     def start(self) -> None:
         guard = Guard()
         self._desk = Desk(self.store, self.engine, guard)
-        app = Road(self._desk, guard, Documents(self.store))
+        app = HTTPSServer(self._desk, guard, Documents(self.store))
         context = None
         if self._tls:
             context = tls_context(str(self._certificate), None, self._client_authority)
@@ -116,7 +116,7 @@ class FleetServer:
 
         async def run() -> None:
             self._loop = asyncio.get_running_loop()
-            self.listener = Listener(app, listening, self._limits, context, RoadConnection)
+            self.listener = Listener(app, listening, self._limits, context, AgentConnection)
             await self._desk.open()
             serving = asyncio.ensure_future(serve(self.listener))
             await self.listener.ready.wait()
