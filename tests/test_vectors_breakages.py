@@ -406,6 +406,21 @@ CHECKS = [
     ),
     ({'document["constant"] is True and': ""}, "an attribute that is not constant"),
     ({' and "groups" not in document': ""}, "groups that are constant as a whole"),
+    (
+        {'document["rule"] in rules_of(others)': "True"},
+        "an unknown rule",
+        "a rule that does not fit",
+        "the rule that all have without one",
+        "groups with a rule as a whole",
+    ),
+    (
+        {"if (of.rule == RANDOM) is not (groups.rule == RANDOM):": "if False:"},
+        "a rule for one of two columns",
+    ),
+    (
+        {"> len({part.name for part in columns}):": "< 0:"},
+        "a column with two rules",
+    ),
     # entries
     (
         {"if name != expected_format:": "if not name:"},
@@ -417,6 +432,7 @@ CHECKS = [
         "bins in a plan of format 1",
         "groups in a plan of format 1",
         "a constant attribute in a plan of format 1",
+        "a rule in a plan of format 1",
     ),
     (
         {"type(document[name]) is not of:": "False:"},

@@ -108,11 +108,18 @@ def test_reports_alone_whatever_a_row_holds(alone, row):
     assert report[:12] == vehicle.Plan(PLAN, 3).report({})[:12]
 
 
+@pytest.mark.parametrize("rows", ["[]", f"[{ROW}]", f"[{ROW}, {{}}]"])
+def test_reports_alone_for_several_rows(alone, rows):
+    result = alone(PLAN, rows, "plan.json", "--cap", "3", "row.json")
+    assert result.returncode == 0
+    assert len(bytes.fromhex(result.stdout)) == 18
+
+
 @pytest.mark.parametrize(
     "row",
     [
         *("not json", "", "{", "NaN", "null", '"x"', "[" * 100_000, "9" * 10_000, b"\xff\xfe\x00"),
-        *("[]", "[30, 7]", f"[{ROW}]"),  # a list of rows is a usual mistake
+        *("[[]]", "[30, 7]", f"[{ROW}, 7]"),
     ],
     ids=range(12),
 )

@@ -203,6 +203,22 @@ CONSTANT_AND_OTHERS = {
     ),
     "format": vehicle.PLAN_FORMAT_2,
 }
+RULES = {
+    **_plan(
+        "3.0",
+        [
+            {**_MODEL, "name": "model before", "rule": "maximum"},
+            {
+                **_SPEEDS,
+                "of": {**_SPEED, "rule": "mean"},
+                "groups": {**_MODEL, "rule": "last"},
+            },
+        ],
+        [_TRIPLE, _SIX],
+        _sample(2, [0, 1], [0, 1]),
+    ),
+    "format": vehicle.PLAN_FORMAT_2,
+}
 
 PLANS = {
     "one number, one bit": ONE_BIT,
@@ -236,6 +252,7 @@ PLANS = {
     "numbers and angles in bins": BINS,
     "attributes that never change": CONSTANT,
     "an attribute that never changes, and one that does": CONSTANT_AND_OTHERS,
+    "rules for several rows": RULES,
 }
 
 CALENDARS = ((7, 2), (1, 1), (365, 12))  # periods, and in how many of them a vehicle answers
@@ -765,6 +782,14 @@ REFUSED: list[tuple[str, Document, dict[str, Any]]] = [
     ("groups that are constant as a whole", CONSTANT, {"schema.1.constant": True}),
     ("a constant attribute in a plan of format 1", MIXED, {"schema.0.constant": True}),
     ("an unknown entry of a constant attribute", CONSTANT, {"schema.0.comment": ""}),
+    ("an unknown rule", RULES, {"schema.0.rule": "median"}),
+    ("a rule that does not fit", RULES, {"schema.0.rule": "mean"}),
+    ("the rule that all have without one", RULES, {"schema.0.rule": "random"}),
+    ("groups with a rule as a whole", RULES, {"schema.1.rule": "last"}),
+    ("a rule for one of two columns", CONSTANT, {"schema.1.of.rule": "last"}),
+    ("a column with two rules", RULES, {"schema.0.name": "model"}),
+    ("a rule in a plan of format 1", MIXED, {"schema.0.rule": "mean"}),
+    ("an unknown entry of an attribute with a rule", RULES, {"schema.0.comment": ""}),
     # what it costs
     ("a claim below the cost", MIXED, {"epsilon": "3.49"}),
     (

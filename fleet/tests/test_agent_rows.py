@@ -1,15 +1,18 @@
 """Rows of a file: one malformed line affects its own vehicle alone, and files may change."""
 
+import json
+
 import numpy as np
 import pytest
 from holders import answered, statistic_of
 
 import fedldp
-from fedldp import Plan, Schema
+from fedldp import Plan, Schema, vehicle
 from fedldp.budget import ledger
 from fedldp.errors import DomainError
+from fedldp_fleet.agent.linear import RowItself
 from fedldp_fleet.agent.many import ManyVehicles
-from fedldp_fleet.agent.rows import FileRows
+from fedldp_fleet.agent.rows import FileRows, ProgramRows, TableRows
 
 SCHEMA = Schema.of(speed=(0, 50), city=["Oslo", "Rome"])
 PLAN = Plan(SCHEMA, 1.0)
@@ -156,3 +159,77 @@ def test_a_file_without_vehicles_is_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("car,speed,city\n")
     with pytest.raises(DomainError, match="no rows of a known vehicle"):
         FileRows(tmp_path / "rows.csv", SCHEMA, "car")
+
+
+# Several rows of a vehicle
+
+TRIPS = Schema.of(
+    speed={"low": 0, "high": 130, "rule": "mean"},
+    trip={"low": 0, "high": 10, "rule": "count"},
+    alarm={"categories": ["false", "true"], "rule": "any"},
+    city=["Oslo", "Rome"],
+)
+TRIP_ROWS = [
+    {"car": car, "speed": speed, "trip": trip, "alarm": alarm, "city": city}
+    for car, speed, trip, alarm, city in [
+        ("a", "60", "x", "false", "Rome"),
+        ("b", "200", None, "false", "Oslo"),
+        ("a", "70", "y", "true", "Rome"),
+        ("a", None, "z", "maybe", "Rome"),
+        ("b", "10", "u", None, "Oslo"),
+    ]
+]
+EXPECTED = [[65.0, 3.0, 1.0, 1.0], [70.0, 1.0, 0.0, 0.0]]
+
+
+def in_file(folder):
+    lines = [",".join("" if cell is None else cell for cell in row.values()) for row in TRIP_ROWS]
+    path = folder / "trips.csv"
+    path.write_text("\n".join(["car,speed,trip,alarm,city", *lines]) + "\n")
+    return FileRows(path, TRIPS, "car", tell=[].append)
+
+
+def in_program(_):
+    return ProgramRows(TRIPS, lambda: TRIP_ROWS, ["a", "b"], "car", tell=[].append)
+
+
+@pytest.mark.parametrize("source", [in_file, in_program])
+def test_agents_answer_with_one_row_of_each_vehicle(source, tmp_path, monkeypatch):
+    """The values before the coder are those of the library and of one vehicle."""
+    data, drawn, plan = source(tmp_path), [], Plan(TRIPS, 4.0)
+    records = Plan.records
+
+    def recording(self, values, *rest):
+        drawn.append(values.matrix.tolist())
+        return records(self, values, *rest)
+
+    monkeypatch.setattr(Plan, "records", recording)
+    fedldp.Ledger.create(tmp_path / "ledger.db", 4).close()
+    with ledger.Ledger(tmp_path / "ledger.db", 4) as spent:
+        assert len(answered(ManyVehicles(data, spent), statistic_of(plan))) == 2
+    assert drawn == [EXPECTED]
+    one = RowItself(json.loads(plan.to_json()))
+    small = vehicle.Plan(plan.to_json(), 4)
+    rows_of = {car: [row for row in TRIP_ROWS if row["car"] == car] for car in "ab"}
+    combined = {car: one.answer(mine, 7) for car, mine in rows_of.items()}
+    assert TRIPS.rows([*combined.values()]).matrix().tolist() == EXPECTED
+    for car, row in combined.items():
+        assert small.one_row(rows_of[car], 7) == row
+        assert one.answer(row, 7) == row  # a row alone is used as it is
+
+
+def test_a_program_that_fails_answers_with_public_values():
+    rows = ProgramRows(TRIPS, lambda: 1 / 0, ["a", "b"], "car", tell=[].append)
+    held = rows.held()
+    assert np.isnan(held.matrix).all()
+    assert held.ruled is None
+
+
+def test_a_vehicle_without_rows_counts_none():
+    rows = ProgramRows(TRIPS, lambda: TRIP_ROWS, ["a", "b", "c"], "car", tell=[].append)
+    np.testing.assert_array_equal(rows.held().ruled[2], [np.nan, 0, np.nan, np.nan])
+
+
+def test_a_matrix_has_no_rules():
+    with pytest.raises(DomainError, match="rows with rules must come from a file or a program"):
+        TableRows(TRIPS, np.zeros((1, 4)), ["a"])

@@ -14,8 +14,9 @@ one of some public random directions, preferably one along its vector. The odds 
 values may not differ by more than a factor of e^epsilon, and the total cost of one report may not
 exceed the cap. Nothing else matters for privacy, and no row is ever refused: a value that is
 missing or unknown becomes a public value. `Plan.check` reports this to the owner alone, and
-`warn_owner` prints it without any effect on the report. Only input that is not a JSON object is
-refused, before anything is drawn: it is a mistake of the calling program.
+`warn_owner` prints it without any effect on the report. Only input that is neither a JSON object,
+the row, nor a list of them, the rows of one vehicle, is refused, before anything is drawn: it is a
+mistake of the calling program. Of several rows, `Plan.one_row` makes one.
 """
 
 import base64
@@ -65,6 +66,7 @@ MOST_LABELS = 1 << 20  # of an attribute
 MOST_GRID_VALUES = 255  # of an optional number
 MOST_BINS = 1024  # of a number or an angle
 OTHER, MISSING = "other", "missing"  # labels that an optional category has
+RANDOM = "random"  # the rule of an attribute that declares none: a random row
 MOST_LINE_CODES = 1 << 26
 MOST_CUBE_SIGNS = 10_000
 MOST_DIRECTIONS = 255
@@ -697,6 +699,7 @@ class Attribute(NamedTuple):
     newer: bool = False  # whether it is not in format 1
     parts: tuple["Attribute", ...] = ()  # of an attribute within groups: both attributes
     constant: bool = False  # whether its value never changes
+    rule: str = RANDOM  # how several rows become one value
 
     def value(self, row: Any, offset: int) -> Any:
         """Return the value in a row, or raise if the row has no such value."""
@@ -708,6 +711,51 @@ class Attribute(NamedTuple):
                 raise TypeError("not a vector of this size")  # no part of it is used
             return value[offset]
         return value
+
+    def value_of(self, rows: Sequence[Any], word: int) -> Any:
+        """Return one value of several rows by the rule, or None; a random word chooses a row."""
+        if self.rule == RANDOM:
+            return rows[word * len(rows) >> WORD].get(self.name) if rows else None
+        values = [self._combined(rows, offset) for offset in range(self.size)]
+        return values if self.size > 1 else values[0]
+
+    def _combined(self, rows: Sequence[Any], offset: int) -> Any:
+        values: list[Any] = []
+        places: list[float] = []  # of values in their order
+        for row in rows:
+            with suppress(Exception):  # a row without a usable value is left out
+                value = present(self.value(row, offset))
+                is_count = self.rule == "count"
+                place = 0.0 if is_count else self._place(value)
+                values.append(value)
+                places.append(place)
+        if self.rule == "count":
+            return len(values)
+        if not values:
+            return None
+        if self.rule == "last":
+            return values[-1]
+        if self.rule == "any":
+            labels = [label(value) for value in values]
+            return "true" in labels if {"true", "false"} & {*labels} else None
+        if self.rule == "maximum":
+            return values[places.index(max(places))]
+        total = 0.0
+        for place in places:  # `sum` would compensate for rounding, in some versions of Python
+            total += place
+        return total / len(places)
+
+    def _place(self, value: Any) -> float:
+        """Return a number, or the number of a label; raise if the value is unusable."""
+        code = self.read(value)
+        if not self.categories or self.high < inf:
+            number = float_of(value)
+            return min(max(number, self.low), self.high) if self.rule == "mean" else number
+        if self.optional and code == self.missing:
+            raise ValueError("it is missing")
+        if self.rule == "maximum" and code == self.other:
+            raise ValueError("an unknown value")
+        return code
 
     def find(self, row: Any, offset: int) -> float:
         """Return the input of a row's value, or `missing`: an error would reveal something."""
@@ -768,6 +816,12 @@ def length_of(vector: Sequence[float]) -> float:
 def inputs(attributes: list[Attribute], row: Any) -> list[float]:
     """Return the inputs of a row for each coordinate of some attributes."""
     return [x for each in attributes for x in each.inputs(row)]
+
+
+def one_row(attributes: Sequence[Attribute], rows: Sequence[Any], word: int) -> dict[str, Any]:
+    """Return one row of a vehicle that has several, by the rule of each column."""
+    columns = [part for each in attributes for part in each.parts or (each,)]
+    return {column.name: column.value_of(rows, word) for column in columns}
 
 
 class Table(NamedTuple):
@@ -939,8 +993,30 @@ def refuse(reason: str | None) -> None:
         raise ValueError(reason)
 
 
+def rules_of(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the rules by which several rows of a vehicle can become one value of an attribute."""
+    if "groups" in document:
+        return ()  # its two columns have rules
+    if "low" in document or "edges" in document:
+        return ("mean", "last", "maximum", *(["count"] if document.get("size", 1) == 1 else []))
+    if "first" in document:
+        return ("last", "maximum", "count")
+    if "categories" not in document:
+        return ("last",)
+    if "optional" in document:
+        return ("last", "count")
+    is_truth = {"false", "true"} <= {*document["categories"]}
+    return ("last", "maximum", "count", *(["any"] if is_truth else []))
+
+
 def read_attribute(document: Any, first: int) -> Attribute:
     """Read an attribute of the schema."""
+    if "rule" in document:
+        others = {key: entry for key, entry in document.items() if key != "rule"}
+        attribute = read_attribute(others, first)
+        known = document["rule"] in rules_of(others)
+        refuse(None if known else f"`rule` of {attribute.name} is {document['rule']!r:.80}")
+        return attribute._replace(rule=document["rule"], newer=True)
     if "constant" in document:
         known = document["constant"] is True and "groups" not in document
         refuse(
@@ -1080,6 +1156,8 @@ def read_within(name: str, *entries: Any) -> Attribute:
         raise ValueError(f"{name} has {labels} labels, more than {MOST_LABELS}")
     attribute = Attribute(name, 1, labels, 0, lambda x: x, parts=(of, groups))
     attribute = attribute._replace(rounds=of.rounds or not of.categories, newer=True)
+    if (of.rule == RANDOM) is not (groups.rule == RANDOM):
+        raise ValueError(f"{name} needs a rule for both columns, or for none")
     return attribute._replace(constant=of.constant and groups.constant)
 
 
@@ -1258,6 +1336,9 @@ class Plan:
         self.constant = all(attribute.constant for attribute in self._schema)
         if len({attribute.name for attribute in self._schema}) < len(schema):
             raise ValueError("two attributes have one name")
+        columns = [part for each in self._schema for part in each.parts or (each,)]
+        if len({(part.name, part.rule) for part in columns}) > len({part.name for part in columns}):
+            raise ValueError("a column has two rules")
         if not 1 <= d <= MOST_COORDINATES:
             raise ValueError(f"{d} coordinates are not 1 to {MOST_COORDINATES}")
         if sum(type(part) is dict and part.get("kind") in JOINT_KINDS for part in parts) > 1:
@@ -1297,6 +1378,36 @@ class Plan:
         if any(attribute.length for attribute in found):
             raise ValueError("a vector with a bound on its length is for directions alone")
         return found
+
+    def one_row(self, rows: Any, word: int) -> Any:
+        """Return one row of a vehicle that has several, by the rule of each attribute.
+
+        Draw the word whatever the rows are, as many programs do not know how many there will be.
+
+        Parameters
+        ----------
+        rows
+            A list of mappings, which may be empty. Anything else is a row, and is returned as it
+            is.
+        word
+            A random word of 64 bits, which chooses a row for attributes without a rule.
+
+        Returns
+        -------
+        mapping or sequence
+            A row for `report`.
+
+        Examples
+        --------
+        >>> import fedldp
+        >>> schema = fedldp.Schema.of(speed={"low": 0, "high": 50, "rule": "mean"})
+        >>> plan = Plan(fedldp.Plan(schema, 1.0).to_json(), cap=1.0)
+        >>> plan.one_row([{"speed": 30}, {"speed": 40}], SYSTEM.getrandbits(64))
+        {'speed': 35.0}
+        """
+        if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+            return rows
+        return one_row(self._schema, rows, word)
 
     def inputs(self, row: Any) -> list[float]:
         """Return the inputs that a row is read as.
@@ -1762,12 +1873,12 @@ def flattened(text: str) -> str:
     return "".join(pieces) + text[start:]
 
 
-def read_row(data: bytes) -> dict[str, Any]:
-    """Return a row from JSON: an object.
+def read_row(data: bytes) -> Any:
+    """Return a row from JSON, an object, or several rows: a list of objects, which may be empty.
 
     Any other text is a mistake of the program that calls, and not data: nothing may be drawn or
-    spent for it. A list is refused too, as it may be a list of rows; `Plan.report` takes a list of
-    values. The values in the object are data, and never refused.
+    spent for it. So is a list of values, which would be answered with public ones; `Plan.report`
+    takes it. The values in objects are data, and never refused.
 
     Parameters
     ----------
@@ -1776,13 +1887,13 @@ def read_row(data: bytes) -> dict[str, Any]:
 
     Returns
     -------
-    dict
-        The row.
+    dict or list of dict
+        The row or rows.
 
     Raises
     ------
     ValueError
-        If the text is not JSON, or not an object.
+        If the text is not JSON, or neither an object nor a list of them.
 
     Examples
     --------
@@ -1799,8 +1910,9 @@ def read_row(data: bytes) -> dict[str, Any]:
             row = read(flattened(text))
     except ValueError as error:
         raise ValueError(f"the row must be a JSON object; it is not JSON: {error}") from None
-    if not isinstance(row, dict):
-        hint = ". Give one row, with a name for each value" if isinstance(row, list) else ""
+    rows = row if isinstance(row, list) else [row]
+    if not all(isinstance(each, dict) for each in rows):
+        hint = ". Give a name for each value" if isinstance(row, list) else ""
         raise ValueError(f"the row must be a JSON object; got {shown(row)}{hint}")
     return row
 
@@ -1812,7 +1924,8 @@ def main(arguments: Sequence[str]) -> None:
     if sys.stdout is None:
         raise OSError("standard output is closed")
     plan = Plan(Path(arguments[0]).read_text("utf-8"), arguments[2])
-    row = read_row(Path(arguments[3]).read_bytes())
+    word = SYSTEM.getrandbits(WORD)
+    row = plan.one_row(read_row(Path(arguments[3]).read_bytes()), word)
     # A file of its own, so that nothing is left to be written when Python ends.
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as output:
         print(plan.report(row).hex(), file=output)

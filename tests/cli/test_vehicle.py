@@ -71,7 +71,7 @@ def test_whatever_a_row_holds_a_report_goes_out(folder, name, run):
 
 NO_ROWS = {
     "values": lambda: write(b'[31, "Rome"]'),
-    "rows": lambda: write(b'[{"age": 31, "city": "Rome"}]'),
+    "a row and a value": lambda: write(b'[{"age": 31, "city": "Rome"}, 7]'),
     "no JSON": lambda: write(b"\xff\xfe{"),
     "deep": lambda: write(b"[" * 100_000),
     "missing": lambda: "nowhere.json",

@@ -110,7 +110,7 @@ def _rows(settings: Settings) -> Callable[[], Mapping[str, Any] | Sequence[Mappi
         raise DomainError("this agent reads rows from `data` or `program`; got `query`.")
     path = settings.path("data")
 
-    def read() -> Mapping[str, Any]:
+    def read() -> Any:
         with path.open("rb") as file:
             return read_row(file.read(MOST_ROW_BYTES))
 

@@ -14,6 +14,8 @@ from .budget.vehicle import ONLY_VEHICLE, Vehicle, for_vehicle, some_notes, tell
 from .errors import DomainError, FedLDPError, PrivacyError
 from .vehicle import (
     CALENDAR_FORMAT,
+    SYSTEM,
+    WORD,
     Calendar,
     Plan,
     exact,
@@ -37,8 +39,8 @@ def report(options: "argparse.Namespace") -> None:
     is_calendar = f'"format":"{CALENDAR_FORMAT}"' in text[:64]
     asked = _calendar(text, cap) if is_calendar else for_vehicle(text, cap)
     _check_period(asked, options)
-    row = _row(options.row)
     plan = asked.plan if isinstance(asked, Calendar) else asked
+    row = plan.one_row(_row(options.row), SYSTEM.getrandbits(WORD))
     if options.strict and (notes := plan.check(row)):
         raise DomainError(f"the row must be usable as it is; {some_notes(notes)}.")
     if options.output is None and sys.stdout is None:
@@ -118,7 +120,13 @@ def parser() -> "argparse.ArgumentParser":
     one = commands.add_parser("report", help="answer a plan once")
     one.set_defaults(run=report)
     one.add_argument("plan", metavar="PLAN", type=Path, help="the plan, or a calendar")
-    one.add_argument("row", metavar="ROW", nargs="?", default="-", help="a JSON object in a file")
+    one.add_argument(
+        "row",
+        metavar="ROW",
+        nargs="?",
+        default="-",
+        help="a file with a JSON object, or a list of them",
+    )
     one.add_argument("--cap", required=True, help="the most epsilon to spend in a life")
     one.add_argument("--ledger", required=True, type=Path, metavar="FILE")
     one.add_argument("--key", default=ONLY_VEHICLE, metavar="ID", help="the id of this vehicle")
@@ -167,7 +175,7 @@ def _add_agent(commands: Any) -> None:
     )
     joining.add_argument("--cap", help="the most epsilon to spend in a life")
     joining.add_argument("--operator", metavar="FILE", help="the operator's public key")
-    joining.add_argument("--data", metavar="FILE", help="the row: a JSON object")
+    joining.add_argument("--data", metavar="FILE", help="the row, a JSON object, or a list of rows")
     joining.add_argument("--program", metavar="MODULE:FUNCTION", help="or what returns the row")
     running = command("run", "take part in a fleet until SIGTERM or Ctrl-C", "FOLDER")
     running.add_argument(
@@ -218,8 +226,8 @@ def _check_period(asked: Plan | Calendar, options: "argparse.Namespace") -> None
         sys.exit(USAGE_STATUS)
 
 
-def _row(path: str) -> dict[str, object]:
-    """Read a row; raise an error if it is invalid, before anything is drawn or spent."""
+def _row(path: str) -> Any:
+    """Read a row or several; refuse what is invalid, before anything is drawn or spent."""
     if path == "-" and sys.stdin is None:
         raise DomainError("expected a row on standard input; it is closed. Give a file.")
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()

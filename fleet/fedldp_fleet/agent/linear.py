@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, final
 
 from ..common import DomainError, WireError, vehicle
 
-MOST_ROWS = 1000  # of the vehicle: of more than that, the first ones are used
+MOST_ROWS = 1000  # of the vehicle: a gradient is about the first ones
 LARGEST_WEIGHT = 1e25
 LARGEST_FACTOR = 1e6
 
@@ -28,8 +28,11 @@ class Work(Protocol):
     def declaration(self) -> dict[str, Any]:
         """What is computed, as JSON, without what changes from round to round."""
 
-    def answer(self, rows: Sequence[Row], word: int) -> Any:
-        """Return what the plan encodes; a random word of 64 bits chooses among rows."""
+    def answer(self, rows: Row | Sequence[Row], word: int) -> Any:
+        """Return what the plan encodes; a random word of 64 bits chooses among rows.
+
+        A row alone is what its vehicle's rules have made, and is taken as it is.
+        """
 
 
 @final
@@ -38,18 +41,16 @@ class RowItself:
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
         self._schema = plan["schema"]
-        attributes = [vehicle.read_attribute(dict(entry), 0) for entry in self._schema]
-        self._names = {part.name for each in attributes for part in each.parts or (each,)}
+        self._attributes = [vehicle.read_attribute(dict(entry), 0) for entry in self._schema]
 
     @property
     def declaration(self) -> dict[str, Any]:
         """The attributes."""
         return {"computes": "rows", "schema": self._schema}
 
-    def answer(self, rows: Sequence[Row], word: int) -> Row:
-        """Return what is asked for of a random one of the rows."""
-        row = rows[word * len(rows) >> vehicle.WORD] if rows else {}
-        return {name: value for name, value in row.items() if name in self._names}
+    def answer(self, rows: Row | Sequence[Row], word: int) -> Row:
+        """Return what is asked for, of several rows by the rule of each column."""
+        return _one_row(self._attributes, rows, word)
 
 
 @final
@@ -68,7 +69,8 @@ class Side:
             if document.keys() != {"format", "asks", "schema", "scaling"}:
                 raise ValueError("its entries must be format, asks, schema and scaling")
             [entry], [centre] = document["schema"], document["scaling"]["centres"]
-            self._number, self._document = _input(entry, "none").attribute, document
+            _input(entry, "none")
+            self._number, self._document = vehicle.read_attribute(dict(entry), 0), document
             self._threshold = _number(centre, LARGEST_FACTOR)
             if self._number.categories or self._number.size != 1:
                 raise ValueError("it must be about one number")
@@ -80,10 +82,9 @@ class Side:
         """The number, without the threshold."""
         return {"computes": "survey", "asks": "sides", "schema": self._document["schema"]}
 
-    def answer(self, rows: Sequence[Row], word: int) -> list[float]:
-        """Return the side of a random one of the rows."""
-        row = rows[word * len(rows) >> vehicle.WORD] if rows else {}
-        [value] = self._number.inputs(row)
+    def answer(self, rows: Row | Sequence[Row], word: int) -> list[float]:
+        """Return the side of the row's number, or of what the rule makes of several."""
+        [value] = self._number.inputs(_one_row([self._number], rows, word))
         return [float((value > self._threshold) - (value < self._threshold))]
 
 
@@ -194,9 +195,9 @@ class LinearGradient:
         """The number of weights."""
         return len(self._weights)
 
-    def answer(self, rows: Sequence[Row], word: int = 0) -> list[float]:
+    def answer(self, rows: Row | Sequence[Row], word: int = 0) -> list[float]:
         """Return the mean gradient of the rows; of none, that of a row without values."""
-        used = list(rows[:MOST_ROWS]) or [{}]
+        used = [rows] if isinstance(rows, Mapping) else list(rows)[:MOST_ROWS] or [{}]
         sums = [0.0] * self.dimensions
         for row in used:
             features = self.features(row)
@@ -229,10 +230,20 @@ class LinearGradient:
         return 2.0 * value - 1.0 if self._target.labels else value
 
 
+def _one_row(
+    attributes: Sequence[vehicle.Attribute], rows: Row | Sequence[Row], word: int
+) -> dict[str, Any]:
+    if not isinstance(rows, Mapping):
+        return vehicle.one_row(attributes, list(rows), word)
+    names = {part.name for each in attributes for part in each.parts or (each,)}
+    return {name: value for name, value in rows.items() if name in names}
+
+
 def _input(document: Any, reference: str) -> _Input:
     """Read an attribute; refuse one whose features only the library knows."""
-    attribute = vehicle.read_attribute(dict(document), 0)
-    if attribute.newer and not attribute.constant:
+    plain = {key: document[key] for key in document if key not in ("constant", "rule")}
+    attribute = vehicle.read_attribute(plain, 0)
+    if attribute.newer:
         raise DomainError(
             f"this vehicle computes gradients of numbers and listed categories; {attribute.name!r} "
             "is another kind of attribute."

@@ -35,6 +35,7 @@ from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
 from fedldp.schema.attributes import Attribute
+from fedldp.schema.rules import with_rules
 from fedldp.schema.schema import Schema
 from fedldp_fleet import transparency
 from fedldp_fleet.agent.loop import Checked
@@ -51,6 +52,7 @@ class Held(NamedTuple):
 
     matrix: Floats
     owners: Integers  # the number of the vehicle of each row, in the order of `vehicle_ids`
+    ruled: Floats | None = None  # a row of each vehicle, as `rules.by_rule` returns them
 
 
 class Data(Protocol):
@@ -129,7 +131,7 @@ class ManyVehicles:
         self._spent = np.array(spent)
         self._job, self._answers = "", np.zeros(len(self._names), np.int64)  # in one job
         self._round = "", np.zeros(len(self._names), np.bool_)  # who has answered in one round
-        self._cleaned: tuple[Held, Floats, VehicleRows] | None = None
+        self._cleaned: tuple[Held, Floats, VehicleRows, Floats | None] | None = None
 
     def __len__(self) -> int:
         return len(self._names)
@@ -325,20 +327,25 @@ class ManyVehicles:
         """Return the records of some vehicles, each as separate bytes for the ledger."""
         if not len(vehicles):
             return []
-        matrix, rows = self._rows()  # not earlier: nothing stands against an answer now
+        matrix, rows, ruled = self._rows()  # not earlier: nothing stands against an answer now
         records: list[bytes] = []
         step = vehicles_at_once(work.computation)
         for first in range(0, len(vehicles), step):
             some, begins = self._rows_of(rows, vehicles[first : first + step], work.computation)
-            values: Values = work.computation.answers(matrix[some[:, None], work.columns], begins)
+            needed = matrix[some[:, None], work.columns]
+            if ruled is not None and work.computation.one_row:
+                of_vehicles = ruled[vehicles[first : first + step, None], work.columns]
+                needed = with_rules(work.computation.attributes, needed, of_vehicles)
+            values: Values = work.computation.answers(needed, begins)
             records += work.read.plan.records(values, self._source).split()
         return records
 
-    def _rows(self) -> tuple[Floats, VehicleRows]:
+    def _rows(self) -> tuple[Floats, VehicleRows, Floats | None]:
         held = self._data.held()
         if self._cleaned is None or self._cleaned[0] is not held:
-            matrix = _cleaned(self._data.schema, held.matrix)
-            self._cleaned = held, matrix, VehicleRows(held.owners)
+            schema = self._data.schema
+            ruled = None if held.ruled is None else _cleaned(schema, held.ruled)
+            self._cleaned = held, _cleaned(schema, held.matrix), VehicleRows(held.owners), ruled
         return self._cleaned[1:]
 
     def _rows_of(
@@ -371,7 +378,8 @@ class ManyVehicles:
             place += attribute.size
         if not all(attribute in columns for attribute in attributes):
             raise DomainError(
-                "the question asks for attributes that this agent does not hold with these bounds."
+                "the question asks for attributes that this agent does not hold with these bounds "
+                "and rules."
             )
         return np.concatenate([columns[attribute] for attribute in attributes])
 

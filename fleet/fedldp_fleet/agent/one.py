@@ -162,8 +162,7 @@ class OneVehicle:
         word = vehicle.SYSTEM.getrandbits(vehicle.WORD)  # even if the data cannot be read
 
         def row() -> Any:
-            rows = self._rows()
-            return work.answer([rows] if isinstance(rows, Mapping) else list(rows), word)
+            return work.answer(self._rows(), word)
 
         if not self.able(checked):
             return []

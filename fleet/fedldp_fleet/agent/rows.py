@@ -17,10 +17,11 @@ import numpy as np
 from fedldp.errors import DomainError
 from fedldp.schema import frames
 from fedldp.schema.quality import DataQuality, total
+from fedldp.schema.rules import by_rule
 from fedldp.schema.schema import Schema
 from fedldp.schema.vehicle_ids import VehicleIds
 from fedldp.storage.files import WatchedFiles
-from fedldp.vehicle import exact, warn_owner
+from fedldp.vehicle import RANDOM, exact, warn_owner
 from fedldp_fleet.agent.many import Held
 from fedldp_fleet.library import Floats
 
@@ -50,6 +51,8 @@ class TableRows:
                 f"least one; got an array of shape {matrix.shape}."
             )
         self.schema = schema
+        if any(attribute.rule != RANDOM for attribute in schema.attributes):
+            raise DomainError("rows with rules must come from a file or a program, not a matrix.")
         names, owners = np.unique(np.asarray(ids), return_inverse=True)
         self.vehicle_ids: Sequence[str] = names.tolist()
         self.epsilons = epsilons
@@ -96,15 +99,17 @@ class ProgramRows:
         """Call the program, and return its rows."""
         try:
             data = self._program()
-            matrix, quality = self.schema.rows(data).read()
+            rows = self.schema.rows(data, several=True)
+            matrix, quality = rows.read()
             ids = VehicleIds(self._column, tolerant=True)
             ids.add(data, 0)
             names = ids.names() if self._column else [self.vehicle_ids[0]] * len(matrix)
             tell_quality(quality.using(self._column), self._tell)
-            return of_vehicles(self.schema, matrix, names, self.vehicle_ids)
+            return of_vehicles(self.schema, matrix, rows.unjoined(), names, self.vehicle_ids)
         except BaseException as error:  # whatever the data cause, all vehicles answer
             self._tell(f"fedldp agent: the rows cannot be read: {type(error).__name__}: {error}")
-        return of_vehicles(self.schema, np.empty((0, width_of(self.schema))), [], self.vehicle_ids)
+        matrix = np.full((len(self.vehicle_ids), width_of(self.schema)), np.nan)
+        return Held(matrix, np.arange(len(self.vehicle_ids)))
 
 
 @final
@@ -133,9 +138,9 @@ class FileRows:
         self.schema, self._path, self._column = schema, Path(path), column
         self._epsilon, self._tell = epsilon, tell
         self._watched = WatchedFiles(self._path)
-        matrix, names, epsilons = self._read()
+        matrix, unjoined, names, epsilons = self._read()
         self.vehicle_ids: Sequence[str] = sorted(set(names))
-        self._held = of_vehicles(schema, matrix, names, self.vehicle_ids)
+        self._held = of_vehicles(schema, matrix, unjoined, names, self.vehicle_ids)
         chosen = dict(sorted(zip(names, epsilons, strict=True), key=lambda pair: bool(pair[1])))
         self.epsilons: Sequence[Fraction | None] = ()
         if epsilon is not None:  # without one, a vehicle fits no plan
@@ -145,27 +150,31 @@ class FileRows:
         """Return the rows of the file, or those that were read before if it cannot be read now."""
         if self._watched.changed():
             try:
-                matrix, names, _ = self._read()
-                self._held = of_vehicles(self.schema, matrix, names, self.vehicle_ids)
+                matrix, unjoined, names, _ = self._read()
+                self._held = of_vehicles(self.schema, matrix, unjoined, names, self.vehicle_ids)
             except Exception as error:  # a file that is being written, for example
                 self._tell(
                     f"fedldp agent: {self._path} was not read again, the old rows stay: {error}"
                 )
         return self._held
 
-    def _read(self) -> tuple[Floats, list[str], list[str]]:
-        """Return the rows that belong to a vehicle, its id, and the epsilon in each row.
+    def _read(self) -> tuple[Floats, Floats | None, list[str], list[str]]:
+        """Return the rows that belong to a vehicle, twice, its id, and the epsilon in each row.
 
         A row is left out if its vehicle is unknown. So is a malformed one if its vehicle has
         others, as a cell that was shifted may name another vehicle.
         """
         matrices: list[Floats] = []
+        unjoined: list[Floats] = []
         qualities: list[DataQuality] = []
         epsilons: list[str] = []
         ids, malformed = VehicleIds(self._column, tolerant=True), set[int]()
         for chunk in frames.read(self._path, tolerant=True, vehicle=self._column):
-            matrix, quality = self.schema.rows(chunk.data, chunk.first_row).read()
+            several = self._column is not None
+            rows = self.schema.rows(chunk.data, chunk.first_row, several=several)
+            matrix, quality = rows.read()
             matrices.append(matrix)
+            unjoined.append(rows.unjoined())
             qualities.append(quality.with_malformed(chunk.malformed))
             ids.add(chunk.data, chunk.first_row)
             malformed |= chunk.malformed.keys()
@@ -181,7 +190,12 @@ class FileRows:
         if not used:
             raise DomainError(f"{self._path} has no rows of a known vehicle.")
         tell_quality(total(qualities).using(self._column, self._epsilon), self._tell)
-        return matrix[used], [names[row] for row in used], [epsilons[row] for row in used]
+        return (
+            matrix[used],
+            np.concatenate(unjoined)[used] if self._column else None,
+            [names[row] for row in used],
+            [epsilons[row] for row in used],
+        )
 
     def _epsilons(self, data: Any, rows: int) -> list[str]:
         if self._epsilon is None:
@@ -197,15 +211,28 @@ class FileRows:
 
 
 def of_vehicles(
-    schema: Schema, matrix: Floats, names: Sequence[str], vehicle_ids: Sequence[str]
+    schema: Schema,
+    matrix: Floats,
+    unjoined: Floats | None,
+    names: Sequence[str],
+    vehicle_ids: Sequence[str],
 ) -> Held:
-    """Return the rows of some vehicles, with a row of missing values for each that has none."""
+    """Return the rows of some vehicles, with a row of missing values for each that has none.
+
+    `unjoined` is what `Rows` returns under this name, or None if each vehicle has one row.
+    """
     place = {name: number for number, name in enumerate(vehicle_ids)}
     owners = np.array([place.get(name, -1) for name in names], np.int64)
     kept = owners >= 0
     absent = np.setdiff1d(np.arange(len(vehicle_ids)), owners[kept])
     missing = np.full((len(absent), width_of(schema)), np.nan)
-    return Held(np.concatenate([matrix[kept], missing]), np.concatenate([owners[kept], absent]))
+    return Held(
+        np.concatenate([matrix[kept], missing]),
+        np.concatenate([owners[kept], absent]),
+        None
+        if unjoined is None
+        else by_rule(schema.attributes, unjoined[kept], owners[kept], len(vehicle_ids)),
+    )
 
 
 def width_of(schema: Schema) -> int:

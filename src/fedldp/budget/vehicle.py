@@ -404,8 +404,9 @@ class Vehicle:
         plan
             What is asked. Its integers are checked first, and its cost against the cap.
         row
-            The values: a mapping of names, or all values in a sequence. Or a function without
-            parameters that returns them. It is called only if nothing else stands against an
+            The values: a mapping of names, or all values in a sequence. Or several rows, a list of
+            mappings, which become one by the rule of each attribute. Or a function without
+            parameters that returns either. It is called only if nothing else stands against an
             answer, and may take long; if it fails, all values count as missing.
         job
             The job that asks. A vehicle answers a job once, or as often as its ledger allows.
@@ -652,8 +653,9 @@ def _drawn_record(plan: vehicle.Plan, row: Any) -> tuple[bytes, Any, str]:
     Data can cause every kind of exception, Ctrl-C's and those that end coroutines and generators
     too. Nothing can be done about a process that ends, or a function that never does.
     """
+    word = vehicle.SYSTEM.getrandbits(vehicle.WORD)  # even if the row cannot be read
     try:
-        values = row() if callable(row) else row
+        values = plan.one_row(row() if callable(row) else row, word)
         return plan.report(values)[HEADER_BYTES:], values, ""
     except BaseException as error:
         failure = _error_text(error)

@@ -1,6 +1,7 @@
 """`fedldp collect`: simulate what a fleet would report."""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -39,12 +40,20 @@ from fedldp.schema import frames
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.quality import DataQuality, total
 from fedldp.schema.rows import names_of
+from fedldp.schema.rules import one_row_each
 from fedldp.schema.schema import Schema
+from fedldp.schema.vehicle_ids import VehicleIds
 
 
 @click.command("collect")
 @click.argument("data", type=INPUT)
 @click.option("--schema", type=INPUT, required=True, help="The columns (TOML).", metavar="FILE")
+@click.option(
+    "--vehicle",
+    help="The column with the id of each row's vehicle, if a vehicle has several rows: they become "
+    "one by the rules of the schema.",
+    metavar="COLUMN",
+)
 @plan_options
 @estimate_options(of="fleet")
 @strict_option
@@ -53,6 +62,7 @@ from fedldp.schema.schema import Schema
 def collect_command(
     data: Path,
     schema: Path,
+    vehicle: str | None,
     estimator: str | None,
     of: str,
     confidence: float,
@@ -67,6 +77,7 @@ def collect_command(
     \b
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --plot fleet.png
+    fedldp collect trips.csv --schema trips.toml --epsilon 2 --vehicle car
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --strategy cube
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --paper
     fedldp collect fleet.csv --schema fleet.toml --epsilon 2 --paper --study \\
@@ -74,7 +85,10 @@ def collect_command(
 
     DATA is a CSV or Parquet file. The table shows the estimates beside the
     truth: the mean of the raw numbers, and how often each category occurs.
-    `fedldp schema fleet.csv` makes a draft of the schema.
+    `fedldp schema fleet.csv` makes a draft of the schema. With --vehicle, the
+    rows of a vehicle become one before it answers: `rule = "mean"` in the table
+    of an attribute, or "last", "maximum", "count" (of rows with a value) or
+    "any" (of true and false). Without a rule it is a random row.
 
     As on a vehicle, values outside the bounds are clipped; missing, unreadable
     and unknown values are replaced. Standard error says how many. The table
@@ -84,8 +98,8 @@ def collect_command(
     plan = make_plan(schema, **options)
     if strict:
         with naming(data):
-            _check_data(plan.schema, data).refuse()
-    tally, truth, quality = _simulate(plan, data, seed=seed)
+            _check_data(plan.schema, data, vehicle).refuse()
+    tally, truth, quality = _simulate(plan, data, vehicle, seed=seed)
     with naming(data):
         quality.refuse_unusable()
     tell(data, quality)
@@ -114,16 +128,20 @@ def collect_command(
         console().print(f"Wrote {plot}", soft_wrap=True)
 
 
-def _check_data(schema: Schema, path: Path) -> DataQuality:
+def _check_data(schema: Schema, path: Path, vehicle: str | None) -> DataQuality:
     """Return what is clipped or replaced in a file, without drawing anything."""
-    chunks = [schema.rows(chunk.data, chunk.first_row).quality() for chunk in frames.read(path)]
+    several = vehicle is not None
+    chunks = [
+        schema.rows(chunk.data, chunk.first_row, several=several).quality()
+        for chunk in frames.read(path)
+    ]
     if not chunks:
         raise DomainError("expected at least one row; the file has none.")
-    return total(chunks)
+    return total(chunks).using(vehicle)
 
 
 def _simulate(
-    plan: Plan, path: Path, *, seed: int | None
+    plan: Plan, path: Path, vehicle: str | None, *, seed: int | None
 ) -> tuple[Tally, list[dict[str, Any]], DataQuality]:
     """Return the tally of a fleet, the truth about it and its quality, in one pass of the file."""
     tally, random = plan.tally(), source(seed)
@@ -132,8 +150,7 @@ def _simulate(
     screen = Console(stderr=True)
     with Progress(transient=True, console=screen, disable=not screen.is_terminal) as progress:
         task = progress.add_task("Collecting", total=1.0)
-        for chunk in frames.read(path):
-            matrix, quality = plan.schema.rows(chunk.data, chunk.first_row).read()
+        for matrix, quality, fraction in _vehicles(plan.schema, path, vehicle, random.uniform):
             parts = (Matrix(matrix[slice(*part)]) for part in plan.chunks(len(matrix)))
             tally += plan.simulate_batches(parts, random)
             qualities.append(quality)
@@ -141,11 +158,34 @@ def _simulate(
             for truth in truths:
                 truth.add(matrix[:, column : column + truth.attribute.size])
                 column += truth.attribute.size
-            progress.update(task, completed=chunk.fraction)
+            progress.update(task, completed=fraction)
     if tally.reports == 0:
         raise DomainError(f"expected at least one row; {path} has none.")
     quality = total(qualities)
     return tally, [line for truth in truths for line in truth.lines(quality)], quality
+
+
+def _vehicles(
+    schema: Schema, path: Path, vehicle: str | None, uniform: Callable[[int], Floats]
+) -> Iterator[tuple[Floats, DataQuality, float]]:
+    """Yield a row for each vehicle, its quality, and how much of the file was read."""
+    if vehicle is None:
+        for chunk in frames.read(path):
+            yield *schema.rows(chunk.data, chunk.first_row).read(), chunk.fraction
+        return
+    read: list[tuple[Floats, Floats, DataQuality]] = []
+    ids = VehicleIds(vehicle)
+    for chunk in frames.read(path):
+        rows = schema.rows(chunk.data, chunk.first_row, several=True)
+        matrix, quality = rows.read()
+        read.append((matrix, rows.unjoined(), quality))
+        ids.add(chunk.data, chunk.first_row)
+    if read:
+        matrices, unjoined, qualities = zip(*read, strict=True)
+        names, owners = np.unique(ids.names(), return_inverse=True)
+        rows_of_all = np.concatenate(matrices), np.concatenate(unjoined)
+        each = one_row_each(schema.attributes, *rows_of_all, owners, uniform(len(names)))
+        yield each, total(qualities).using(vehicle), 1.0
 
 
 @final

@@ -124,15 +124,16 @@ def report_command(
       fedldp report plan.json --cap 4 --ledger ledger.db -o report.bin
     fedldp report calendar.json row.json --period 3 --cap 4 --ledger ledger.db
 
-    PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object;
-    the default is standard input. Values outside the bounds are clipped;
+    PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object,
+    or a list of objects: the rows of this vehicle, which the rules of the schema
+    make one. The default is standard input. Values outside the bounds are clipped;
     missing, unreadable and unknown values are replaced by the public default of
     the schema. A warning follows the report on standard error; if it cannot be
     written there, it is left out. --strict refuses such a row.
 
-    Input that is not a JSON object, such as a list of rows, is an error of the
-    calling program: the exit status is 1, and nothing is drawn or spent. Use a
-    library to make the JSON.
+    Other input, such as a list of values, is an error of the calling program:
+    the exit status is 1, and nothing is drawn or spent. Use a library to make
+    the JSON.
 
     The ledger records the spending and the report before the report is written.
     Make it once, with `fedldp ledger init`: a missing one is refused.
@@ -165,7 +166,7 @@ def report_command(
     if output == _STDOUT and sys.stdout is None:
         raise DomainError("expected to write the report to standard output; it is closed. Give -o.")
     # Read before the ledger is opened: slow input must not block others.
-    values = _row(row)
+    values = plan.one_row(_row(row), vehicle.SYSTEM.getrandbits(vehicle.WORD))
     if check:
         notes = plan.check(values)
         click.echo("\n".join(notes) or "All values are used as they are.")

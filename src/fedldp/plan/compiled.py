@@ -16,6 +16,7 @@ from typing import Any, final
 
 from fedldp import vehicle
 from fedldp.errors import DomainError, PrivacyError
+from fedldp.schema.attributes.base import DECLARATIONS
 
 __all__ = ["CompiledPlan", "compile_plan"]
 
@@ -242,7 +243,7 @@ class _CompiledColumns:
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number_of(self, document: Document, reader: str, labels: Sequence[str]) -> int:
-        entries = {key: entry for key, entry in document.items() if key != "constant"}
+        entries = {key: entry for key, entry in document.items() if key not in DECLARATIONS}
         key = vehicle.canonical(entries)
         if key not in self.numbers:
             taken = {column.identifier for column in self.columns}

@@ -315,7 +315,14 @@ class Plan:
                 "has a channel."
             )
 
-    def report(self, data: Any, source: Source | None = None, *, strict: bool = False) -> Report:
+    def report(
+        self,
+        data: Any,
+        source: Source | None = None,
+        *,
+        strict: bool = False,
+        vehicle_ids: Any = None,
+    ) -> Report:
         """Return what some vehicles send, one for each row of the data.
 
         Every row gives a report, whatever its values are: a value outside the bounds is clipped,
@@ -330,6 +337,10 @@ class Plan:
             The random source, from `fedldp.source`.
         strict
             Raise `DomainError` if a value would be clipped or replaced, before anything is drawn.
+        vehicle_ids
+            The id of each row's vehicle, or the name of their column, if vehicles have several
+            rows. They become one by the rule of each attribute, and the vehicle sends one report.
+            Vehicles are in the order of their sorted ids.
 
         Returns
         -------
@@ -350,17 +361,26 @@ class Plan:
         <Report of 2 vehicles, 1 bit each, for plan 6e5cc23400e34c>
         """
         seen: list[DataQuality] = []
-        batches = self._batches(data, strict, seen)
-        report = self.report_batches(batches, checked_source(source))
+        source = checked_source(source)
+        batches = self._batches(data, strict, seen, source, vehicle_ids)
+        report = self.report_batches(batches, source)
         if seen:
             total(seen).warn(stacklevel=2)
         return report
 
-    def _batches(self, data: Any, strict: bool, seen: list[DataQuality]) -> Iterator[Matrix]:
+    def _batches(
+        self, data: Any, strict: bool, seen: list[DataQuality], source: Source, vehicle_ids: Any
+    ) -> Iterator[Matrix]:
         """Yield the rows in batches, and collect what is clipped or replaced in each batch."""
-        rows = self.schema.rows(data)
+        rows = self.schema.rows(data, several=vehicle_ids is not None)
+        column = vehicle_ids if isinstance(vehicle_ids, str) else None
         if strict:
-            rows.quality().refuse()
+            rows.quality().using(column).refuse()
+        if vehicle_ids is not None:
+            matrix = rows.one_each(vehicle_ids, source.uniform)
+            seen.append(rows.quality().using(column))
+            yield from (Matrix(matrix[slice(*chunk)]) for chunk in self.chunks(len(matrix)))
+            return
         for chunk in self.chunks(len(rows)):
             matrix, quality = rows.read(*chunk)
             seen.append(quality)
@@ -589,7 +609,12 @@ class Plan:
         return tally.read(Path(path).read_bytes(), self)
 
     def simulate(
-        self, data: Any, source: StudySource | None = None, *, strict: bool = False
+        self,
+        data: Any,
+        source: StudySource | None = None,
+        *,
+        strict: bool = False,
+        vehicle_ids: Any = None,
     ) -> Tally:
         """Return the tally of a simulated fleet, with a vehicle for each row: report, then parse.
 
@@ -603,6 +628,8 @@ class Plan:
             The random source, from `fedldp.source`, or a generator of NumPy.
         strict
             Raise `DomainError` if a value would be clipped or replaced.
+        vehicle_ids
+            The id of each row's vehicle, as for `report`.
 
         Returns
         -------
@@ -623,8 +650,9 @@ class Plan:
         <Estimate from 10,000 reports: speed 29.81 ± 0.16>
         """
         seen: list[DataQuality] = []
-        batches = self._batches(data, strict, seen)
-        tally = self.simulate_batches(batches, study_source(source))
+        drawn = study_source(source)
+        batches = self._batches(data, strict, seen, drawn, vehicle_ids)
+        tally = self.simulate_batches(batches, drawn)
         if seen:
             total(seen).refuse_unusable()
             total(seen).warn(stacklevel=2)
@@ -913,7 +941,9 @@ class Plan:
             )
         formats = {coder.plan_format for part in self.parts for coder in part.coders}
         formats |= {attribute.plan_format for attribute in self.schema.attributes}
-        if self.estimator != RATIO or any(column.constant for column in self.schema.attributes):
+        if self.estimator != RATIO or any(
+            column.constant or column.rule != vehicle.RANDOM for column in self.schema.attributes
+        ):
             formats.add(vehicle.PLAN_FORMAT_2)
         document = {
             "format": max(formats),

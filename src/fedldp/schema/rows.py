@@ -6,7 +6,7 @@ unknown. No cell is ever refused here, because on a vehicle the data must not de
 report is sent; `Rows.read` counts for the owner what will be clipped or replaced.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -17,11 +17,13 @@ import numpy.typing as npt
 
 from fedldp._internal.validation import Floats, checked_text
 from fedldp.errors import DomainError, UnknownName
-from fedldp.schema import frames
+from fedldp.schema import frames, rules
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.attributes.readers import Reader
 from fedldp.schema.frames import REAL_ARRAY_KINDS, Cells, is_missing, numbers
 from fedldp.schema.quality import AttributeQuality, DataQuality, total
+from fedldp.schema.vehicle_ids import VehicleIds
+from fedldp.vehicle import RANDOM
 
 _SNIFFED_CELLS = 1000  # of a column decide whether it holds numbers
 _ROWS_AT_ONCE = 1 << 15
@@ -42,8 +44,20 @@ class Rows:
     "row 1: 'Pari' is not one of the 2 categories (did you mean 'Paris'?)"
     """
 
-    def __init__(self, attributes: Sequence[Attribute], data: Any, first_row: int = 0) -> None:
+    def __init__(
+        self,
+        attributes: Sequence[Attribute],
+        data: Any,
+        first_row: int = 0,
+        several: bool = False,  # of one vehicle, which become one by the rules
+    ) -> None:
         self._attributes = attributes
+        self._counted = {
+            column.name
+            for attribute in attributes
+            for column in attribute.columns
+            if several and column.rule == "count"
+        }
         self._first_row = first_row
         ends = np.cumsum([attribute.size for attribute in attributes]).tolist()
         self._slices = [slice(*pair) for pair in pairwise([0, *ends])]
@@ -117,11 +131,54 @@ class Rows:
                 for reader, cells in self._cells(attribute, columns, start, stop):
                     values = _read(reader, cells)
                     ends = (values.min(initial=np.inf), values.max(initial=-np.inf))
-                    quality = _quality(reader, values, cells, ends, self._first_row + start)
+                    if reader.name in self._counted:  # whatever a cell holds, it counts
+                        quality = AttributeQuality(reader.name, len(values))
+                    else:
+                        quality = _quality(reader, values, cells, ends, self._first_row + start)
                     qualities.append(replace(quality, name=names[len(joined)]))
                     joined.append(values)
                 matrix[:, columns] = attribute.join(joined)
         return matrix, DataQuality(len(matrix), tuple(qualities), *self._others(start, stop))
+
+    def unjoined(self, start: int = 0, stop: int | None = None) -> Floats:
+        """Return what is read of the columns of attributes with a rule, for `rules`.
+
+        For the rule "count", it is 1 where a cell has a value, and NaN elsewhere.
+        """
+        start, stop = self._range(start, stop)
+        read = [np.empty((stop - start, 0))]
+        for attribute, columns in zip(self._attributes, self._slices, strict=True):
+            if attribute.rule == RANDOM:
+                continue
+            cells = self._cells(attribute, columns, start, stop)
+            for column, (reader, values) in zip(attribute.columns, cells, strict=True):
+                read.append(_present(values) if column.rule == "count" else _read(reader, values))
+        return np.concatenate(read, axis=1)
+
+    def one_each(self, vehicle_ids: Any, uniform: Callable[[int], Floats]) -> Floats:
+        """Return a row for each vehicle, in the order of their sorted ids.
+
+        `vehicle_ids` has an id for each row, or is the name of their column. `uniform` returns
+        random numbers in (0, 1), of which one for each vehicle is drawn.
+        """
+        ids, column = np.asarray(vehicle_ids), "vehicle_ids"
+        if isinstance(vehicle_ids, str):
+            column = vehicle_ids
+            if isinstance(self._data, np.ndarray) or column not in self._data.names:
+                raise DomainError(f"the data have no column {column!r} with vehicle ids.")
+            ids = np.asarray(self._data.cells(column, 0, len(self)))
+        if ids.dtype.kind not in "biu" and ids.ndim == 1:
+            named = VehicleIds(column)
+            named.add({column: ids}, 0)
+            ids = np.array(named.names())
+        if ids.shape != (len(self),):
+            raise DomainError(
+                f"vehicle_ids must be one id for each of {len(self)} rows; "
+                f"got an array of shape {ids.shape}."
+            )
+        names, owners = np.unique(ids, return_inverse=True)
+        places = uniform(len(names))
+        return rules.one_row_each(self._attributes, self.matrix(), self.unjoined(), owners, places)
 
     def quality(self) -> DataQuality:
         """Return what a vehicle clips or replaces in all rows: a dry run."""
@@ -136,7 +193,11 @@ class Rows:
     def _is_plain(self) -> bool:
         """Whether the data are an array of numbers, which is a matrix as it is."""
         is_real = isinstance(self._data, np.ndarray) and self._data.dtype.kind in REAL_ARRAY_KINDS
-        return is_real and all(attribute.reads_floats for attribute in self._attributes)
+        return (
+            is_real
+            and not self._counted
+            and all(attribute.reads_floats for attribute in self._attributes)
+        )
 
     def _others(self, start: int, stop: int) -> tuple[dict[str, int], tuple[str, ...]]:
         """Return the keys of dicts and the columns of tables that the schema does not name."""
@@ -251,6 +312,11 @@ def _read(reader: Reader, cells: Cells) -> Floats:
         if _is_vector(cell, size):
             row[:] = reader.read(cell)
     return rows
+
+
+def _present(cells: Cells) -> Floats:
+    present = [[np.nan if is_missing(_entry(cell)) else 1.0] for cell in cells]
+    return np.array(present, np.float64).reshape(len(cells), 1)
 
 
 def _is_vector(cell: Any, size: int) -> bool:

@@ -5,7 +5,7 @@ data: taking them from the data would reveal something about the data.
 """
 
 import keyword
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -22,7 +22,7 @@ from fedldp.schema.attributes import (
 )
 from fedldp.schema.quality import DataQuality
 from fedldp.schema.rows import Rows, kinds
-from fedldp.vehicle import MOST_COORDINATES, OTHER
+from fedldp.vehicle import MOST_COORDINATES, OTHER, RANDOM
 
 __all__ = ["Schema", "template"]
 
@@ -74,6 +74,7 @@ class Schema(Mapping[str, Attribute]):
                 raise DomainError(
                     f"constant of {item.name!r} must be True or False; got {item.constant!r}."
                 )
+        _check_rules(self.attributes)
         if self.dimensions > MOST_COORDINATES:
             raise DomainError(
                 f"a schema has at most {MOST_COORDINATES} coordinates; got {self.dimensions}."
@@ -248,7 +249,7 @@ class Schema(Mapping[str, Attribute]):
     def __len__(self) -> int:
         return len(self.attributes)
 
-    def rows(self, data: Any, first_row: int = 0) -> Rows:
+    def rows(self, data: Any, first_row: int = 0, *, several: bool = False) -> Rows:
         """Return the rows of some data, ready to be read.
 
         Parameters
@@ -258,6 +259,9 @@ class Schema(Mapping[str, Attribute]):
             pyarrow.
         first_row
             The number of the first row in messages.
+        several
+            Whether a vehicle may have several rows. A cell of an attribute with the rule "count"
+            may then be anything.
 
         Returns
         -------
@@ -275,7 +279,7 @@ class Schema(Mapping[str, Attribute]):
         array([[31.],
                [nan]])
         """
-        return Rows(self.attributes, data, first_row)
+        return Rows(self.attributes, data, first_row, several)
 
     def check(self, data: Any) -> DataQuality:
         """Return what a vehicle would clip or replace in some data. Nothing is drawn or spent.
@@ -416,6 +420,22 @@ class Schema(Mapping[str, Attribute]):
                 "you. Delete the table of a column that vehicles should not be asked for."
             )
         return cls(tuple(from_table(name, table) for name, table in tables.items()))
+
+
+def _check_rules(attributes: Sequence[Attribute]) -> None:
+    """Refuse a rule that does not fit its attribute, and two rules for one column."""
+    rules: dict[str, str] = {}
+    for column in (column for attribute in attributes for column in attribute.columns):
+        if column.rule not in (RANDOM, *column.rules):
+            raise DomainError(
+                f"rule of {column.name!r} must be one of {', '.join((RANDOM, *column.rules))}; "
+                f"got {column.rule!r:.60}."
+            )
+        if rules.setdefault(column.name, column.rule) != column.rule:
+            raise DomainError(
+                f"the column {column.name!r} has two rules: "
+                f"{rules[column.name]!r} and {column.rule!r}."
+            )
 
 
 def _flat(tables: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from fedldp._internal.text import closest
 from fedldp.errors import DomainError
 from fedldp.schema.attributes.angle import Angle
-from fedldp.schema.attributes.base import Attribute, Labelled
+from fedldp.schema.attributes.base import DECLARATIONS, Attribute, Labelled
 from fedldp.schema.attributes.binned import BinnedNumber
 from fedldp.schema.attributes.category import Category
 from fedldp.schema.attributes.distribution import Distribution
@@ -45,8 +45,8 @@ ATTRIBUTES: dict[str, type[Attribute]] = {
 
 # What the tables of attributes can have, and what other programs call some of it.
 _ENTRIES = (
-    "low", "high", "length", "size", "missing", "optional", "constant", "bins", "edges", "spacing",
-    "categories", "buckets", "salt", "first", "last", "period", "grid",
+    "low", "high", "length", "size", "missing", "optional", "constant", "rule",
+    "bins", "edges", "spacing", "categories", "buckets", "salt", "first", "last", "period", "grid",
 )  # fmt: skip
 _MEANT = {
     "min": "low", "minimum": "low", "lower": "low", "from": "low",
@@ -62,10 +62,10 @@ def from_table(name: str, table: Any) -> Attribute:
         raise DomainError(
             f"{name!r} must be a table of bounds or of categories; got {table!r:.60}."
         )
-    options = {key: table[key] for key in table if key != "constant"}
+    options = {key: table[key] for key in table if key not in DECLARATIONS}
     for kind in ATTRIBUTES.values():
         if attribute := kind.from_table(name, options):
-            return _constant(attribute, table["constant"]) if "constant" in table else attribute
+            return _declared(attribute, {key: table[key] for key in table if key in DECLARATIONS})
     raise DomainError(
         f"{name!r} needs {', or '.join(kind.declared_as for kind in ATTRIBUTES.values())}; got "
         f"{', '.join(map(repr, table)) or 'nothing'}.{_hint(table)}"
@@ -87,15 +87,18 @@ def from_entry(name: str, entry: Mapping[str, Any]) -> Attribute:
     return attribute
 
 
-def _constant(attribute: Attribute, constant: Any) -> Attribute:
-    if not isinstance(constant, bool):
+def _declared(attribute: Attribute, declarations: Mapping[str, Any]) -> Attribute:
+    if declarations and len(attribute.columns) > 1:
+        each = " and ".join(declarations)
         raise DomainError(
-            f"constant of {attribute.name!r} must be true or false; got {constant!r:.60}."
+            f"{attribute.name!r} has several columns: declare {each} of each of them."
         )
-    if len(attribute.readers) > 1:
+    if not isinstance(declarations.get("constant", False), bool):
         raise DomainError(
-            f"{attribute.name!r} has several columns: declare each of them constant, not the whole."
+            f"constant of {attribute.name!r} must be true or false; "
+            f"got {declarations['constant']!r:.60}."
         )
     declared = copy(attribute)
-    object.__setattr__(declared, "constant", constant)
+    for key, entry in declarations.items():
+        object.__setattr__(declared, key, entry)
     return declared

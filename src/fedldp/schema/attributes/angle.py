@@ -14,7 +14,7 @@ from fedldp.schema.attributes.base import finite
 from fedldp.schema.attributes.binned import Binned
 from fedldp.schema.attributes.distribution import Bins, entries
 from fedldp.schema.attributes.results import Numbers
-from fedldp.vehicle import MOST_BINS
+from fedldp.vehicle import MOST_BINS, RANDOM
 
 __all__ = ["Angle", "CircularDistribution"]
 
@@ -197,6 +197,8 @@ class Angle(Binned):
         estimated.
     constant
         Whether the value of a vehicle never changes. See `Attribute`.
+    rule
+        How several rows of a vehicle become one value. See `Attribute`.
 
     Raises
     ------
@@ -217,6 +219,7 @@ class Angle(Binned):
     missing: float | None = None
     optional: bool = False
     constant: bool = field(default=False, kw_only=True)
+    rule: str = field(default=RANDOM, kw_only=True)
 
     declared_as = "period and bins (with an optional missing)"
     kind = CircularDistribution

@@ -24,7 +24,9 @@ from fedldp.schema.attributes.estimands import Estimand, LabelFrequencies
 from fedldp.schema.attributes.inputs import Coders, Inputs, LabelInputs, Values
 from fedldp.schema.attributes.readers import Reader
 from fedldp.schema.frames import shown, to_float
-from fedldp.vehicle import PLAN_FORMAT
+from fedldp.vehicle import PLAN_FORMAT, RANDOM, rules_of
+
+DECLARATIONS = "constant", "rule"  # of any kind of attribute
 
 __all__ = ["Attribute", "Labelled"]
 
@@ -41,6 +43,10 @@ class Attribute(ABC):
     constant
         Whether the value of a vehicle never changes: see `fedldp.Plan.constant`. A field of the
         class with the default False, and `kw_only`.
+    rule
+        How several rows of a vehicle become one value: `"random"` takes a random row; `"last"`,
+        `"mean"`, `"maximum"`, `"count"` (of rows with a value) and `"any"` (of a truth value) leave
+        out values that are missing or unusable. `rules` has those that fit. A field, as `constant`.
     unresolved
         Whether it leaves something to the plan: see `resolve`.
     reads_floats
@@ -61,6 +67,7 @@ class Attribute(ABC):
     name: str
     size: int
     constant: bool = False
+    rule: str = RANDOM
     unresolved: bool = False
     reads_floats: ClassVar[bool] = False
     declared_as: ClassVar[str]
@@ -86,21 +93,34 @@ class Attribute(ABC):
         """Return the entries that declare it in JSON and TOML, without its name."""
 
     def declaration(self) -> dict[str, Any]:
-        """Return its options, and `constant` if it declares that itself."""
-        return self.options() | ({"constant": True} if self._declares_constant else {})
+        """Return its options, and what it declares besides, as every kind can."""
+        return self.options() | self._declared
 
     @property
-    def _declares_constant(self) -> bool:
-        """Whether it is declared constant; one of several columns is if all of these are."""
-        return self.constant and len(self.readers) == 1
+    def _declared(self) -> dict[str, Any]:
+        """Its `constant` and `rule`; if it has several columns, each of these has its own."""
+        if len(self.columns) > 1:
+            return {}
+        rule = {} if self.rule == RANDOM else {"rule": self.rule}
+        return ({"constant": True} if self.constant else {}) | rule
+
+    @property
+    def columns(self) -> "tuple[Attribute, ...]":
+        """The attributes that it consists of, with a column each: itself, or those within it."""
+        return (self,)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that it can have besides "random"."""
+        return rules_of(self.options())
 
     def __repr__(self) -> str:
-        keys = [each.name for each in fields(self) if each.name != "constant"]  # type: ignore[arg-type]
+        keys = [each.name for each in fields(self) if each.name not in DECLARATIONS]  # type: ignore[arg-type]
         return self._shown(keys)
 
     def _shown(self, keys: Iterable[str]) -> str:
         """Return the call that makes it, with some of its arguments."""
-        shown = [*keys, *(["constant"] if self._declares_constant else [])]
+        shown = [*keys, *self._declared]
         given = ", ".join(f"{key}={getattr(self, key)!r}" for key in shown)
         return f"{type(self).__name__}({given})"
 

@@ -16,7 +16,7 @@ from fedldp.schema.attributes.base import Labelled, finite
 from fedldp.schema.attributes.distribution import Bins, Distribution, bin_labels
 from fedldp.schema.attributes.estimands import BinShares
 from fedldp.schema.attributes.readers import NumberReader
-from fedldp.vehicle import MISSING, MOST_BINS, PLAN_FORMAT_2
+from fedldp.vehicle import MISSING, MOST_BINS, PLAN_FORMAT_2, RANDOM
 
 __all__ = ["BinnedNumber"]
 
@@ -151,6 +151,8 @@ class BinnedNumber(Binned):
         estimated.
     constant
         Whether the value of a vehicle never changes. See `Attribute`.
+    rule
+        How several rows of a vehicle become one value. See `Attribute`.
 
     Raises
     ------
@@ -169,6 +171,7 @@ class BinnedNumber(Binned):
     missing: float | None = None
     optional: bool = False
     constant: bool = field(default=False, kw_only=True)
+    rule: str = field(default=RANDOM, kw_only=True)
 
     declared_as = "edges, or low, high and bins (both with an optional missing)"
     kind = Distribution

@@ -17,7 +17,7 @@ from fedldp.schema.attributes.base import Labelled
 from fedldp.schema.attributes.open import HashedCategory, WholeNumbers
 from fedldp.schema.attributes.readers import LabelReader
 from fedldp.schema.frames import Cells, codes, is_missing, shown
-from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT, PLAN_FORMAT_2, label
+from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT, PLAN_FORMAT_2, RANDOM, label
 
 __all__ = ["Category"]
 
@@ -47,6 +47,8 @@ class Category(Labelled):
         "other" and "missing" are added to the labels, unless they are there.
     constant
         Whether the value of a vehicle never changes. See `Attribute`.
+    rule
+        How several rows of a vehicle become one value. See `Attribute`.
 
     See Also
     --------
@@ -74,6 +76,7 @@ class Category(Labelled):
     missing: str = None  # type: ignore[assignment]  # "other" or the first
     optional: bool = False
     constant: bool = field(default=False, kw_only=True)
+    rule: str = field(default=RANDOM, kw_only=True)
 
     declared_as = "categories (with an optional missing, or optional = true)"
 

@@ -15,7 +15,7 @@ from fedldp.schema.attributes.base import Attribute, finite
 from fedldp.schema.attributes.estimands import NumberMean
 from fedldp.schema.attributes.inputs import NumberInputs
 from fedldp.schema.attributes.readers import NumberReader
-from fedldp.vehicle import MOST_COORDINATES
+from fedldp.vehicle import MOST_COORDINATES, RANDOM
 
 __all__ = ["Number"]
 
@@ -44,6 +44,8 @@ class Number(Attribute):
         vector is shortened to this length. `low` must then be -length and `high` length.
     constant
         Whether the value of a vehicle never changes. See `Attribute`.
+    rule
+        How several rows of a vehicle become one value. See `Attribute`.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class Number(Attribute):
     size: int = 1
     length: float | None = None
     constant: bool = field(default=False, kw_only=True)
+    rule: str = field(default=RANDOM, kw_only=True)
 
     reads_floats = True
     declared_as = "low and high, or a length (both with an optional missing and size)"

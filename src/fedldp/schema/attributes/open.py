@@ -13,7 +13,7 @@ from fedldp.errors import DomainError
 from fedldp.schema.attributes.base import Labelled
 from fedldp.schema.attributes.readers import LabelReader
 from fedldp.schema.frames import Cells, is_missing, labels_of, numbers
-from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT_2, bucket
+from fedldp.vehicle import MISSING, MOST_LABELS, OTHER, PLAN_FORMAT_2, RANDOM, bucket
 
 __all__ = ["HashedCategory", "WholeNumbers"]
 
@@ -35,6 +35,8 @@ class WholeNumbers(Labelled):
         The least and the largest number with a category of its own.
     constant
         Whether the value of a vehicle never changes. See `Attribute`.
+    rule
+        How several rows of a vehicle become one value. See `Attribute`.
 
     Raises
     ------
@@ -54,6 +56,7 @@ class WholeNumbers(Labelled):
     first: int
     last: int
     constant: bool = field(default=False, kw_only=True)
+    rule: str = field(default=RANDOM, kw_only=True)
 
     plan_format = PLAN_FORMAT_2
     declared_as = "first and last"
@@ -135,6 +138,8 @@ class HashedCategory(Labelled):
         A public text: other salts put labels into other buckets.
     constant
         Whether the value of a vehicle never changes. See `Attribute`.
+    rule
+        How several rows of a vehicle become one value. See `Attribute`.
 
     Raises
     ------
@@ -154,6 +159,7 @@ class HashedCategory(Labelled):
     buckets: int
     salt: str = ""
     constant: bool = field(default=False, kw_only=True)
+    rule: str = field(default=RANDOM, kw_only=True)
 
     plan_format = PLAN_FORMAT_2
     declared_as = "buckets (with an optional salt)"

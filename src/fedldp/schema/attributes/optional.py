@@ -14,7 +14,7 @@ from fedldp.schema.attributes.estimands import OptionalMean
 from fedldp.schema.attributes.inputs import Coders, LabelInputs, Values
 from fedldp.schema.attributes.number import Number
 from fedldp.schema.attributes.readers import NumberReader
-from fedldp.vehicle import MISSING, MOST_GRID_VALUES, MOST_LABELS, PLAN_FORMAT_2
+from fedldp.vehicle import MISSING, MOST_GRID_VALUES, MOST_LABELS, PLAN_FORMAT_2, RANDOM
 
 __all__ = ["OptionalNumber"]
 
@@ -43,6 +43,8 @@ class OptionalNumber(Attribute):
         default the plan chooses the number with the least error: more for a larger epsilon.
     constant
         Whether the value of a vehicle never changes. See `Attribute`.
+    rule
+        How several rows of a vehicle become one value. See `Attribute`.
 
     Raises
     ------
@@ -67,6 +69,7 @@ class OptionalNumber(Attribute):
     high: float
     grid: int | None = None
     constant: bool = field(default=False, kw_only=True)
+    rule: str = field(default=RANDOM, kw_only=True)
 
     size = 1
     feature_labels = ()

@@ -13,7 +13,7 @@ from fedldp.schema.attributes.base import Attribute
 from fedldp.schema.attributes.estimands import Estimand, Groupable, Groups
 from fedldp.schema.attributes.inputs import Coders, LabelInputs, Values
 from fedldp.schema.attributes.readers import Reader
-from fedldp.vehicle import MOST_LABELS, PLAN_FORMAT_2
+from fedldp.vehicle import MOST_LABELS, PLAN_FORMAT_2, RANDOM
 
 __all__ = ["Within"]
 
@@ -71,6 +71,11 @@ class Within(Attribute):
             raise DomainError(f"groups of {self.name!r} must be a category; got {self.groups!r}.")
         if self.of.name == self.groups.name:
             raise DomainError(f"{self.name!r} has the column {self.of.name!r} twice.")
+        if (self.of.rule == RANDOM) is not (self.groups.rule == RANDOM):
+            raise DomainError(
+                f"{self.name!r} needs a rule for both of its columns, or for none; "
+                f"got {self.of.rule!r} and {self.groups.rule!r}."
+            )
         number = len(self.groups.labels) * len(self.of.inputs.letters)
         if number > MOST_LABELS:
             raise DomainError(
@@ -82,6 +87,16 @@ class Within(Attribute):
         """The labels of the groups, each with every letter of the other attribute."""
         letters = self.of.inputs.letters
         return tuple(f"{group} {letter}" for group in self.groups.labels for letter in letters)
+
+    @property
+    def columns(self) -> tuple[Attribute, ...]:
+        """The two attributes."""
+        return self.of, self.groups
+
+    @property
+    def rule(self) -> str:  # type: ignore[override]
+        """The rule of the attribute within the groups; both have one, or neither."""
+        return self.of.rule
 
     @property
     def constant(self) -> bool:  # type: ignore[override]
