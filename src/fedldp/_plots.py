@@ -20,6 +20,7 @@ from fedldp.mechanisms import (
     best_channel,
     mechanism,
 )
+from fedldp.schema.units import DATE, named, shown_date
 
 try:
     from matplotlib.figure import Figure
@@ -76,8 +77,8 @@ def estimates(
 ) -> Figure:
     """Draw estimates with their intervals, and the truth where a row has one.
 
-    Each row has a name, an estimate, an interval, and the ends of the scale it is drawn on: numbers
-    of different units share one axis, from the lowest to the highest value there can be. Of very
+    Each row has a name, an estimate, an interval, and the ends of the scale it is drawn on. Rows of
+    one unit and scale share an axis, from the lowest to the highest value there can be. Of very
     many rows the first are drawn. Each distribution has panels of its own: its histogram, and its
     distribution function if it has one.
     """
@@ -85,13 +86,15 @@ def estimates(
         title = f"{title} (the first {MOST_ROWS_IN_A_PICTURE} of {len(rows)})"
         rows = rows[:MOST_ROWS_IN_A_PICTURE]
     shapes = list(distributions.items())[:MOST_DISTRIBUTIONS]
-    heights = [*([1.6 + 0.28 * len(rows)] if rows else []), *[3.0] * len(shapes)]
+    alike = _by_scale(rows)
+    heights = [*(0.9 + 0.28 * len(mine) for mine in alike), *[3.0] * len(shapes)]
+    heights[:1] = [0.7 + height for height in heights[:1]]  # of the title and the legend
     figure = Figure(figsize=(9 if shapes else 7, sum(heights)), layout="constrained")
     grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
     panels: list[Any] = []
-    if rows:
-        panels.append(figure.add_subplot(grid[0, :]))
-        _draw_rows(panels[0], rows)
+    for line, mine in enumerate(alike):
+        panels.append(figure.add_subplot(grid[line, :]))
+        _draw_rows(panels[-1], mine)
     for line, (name, shape) in enumerate(shapes, start=len(panels)):
         has_cdf = "cdf" in shape
         panels.append(figure.add_subplot(grid[line, 0] if has_cdf else grid[line, :]))
@@ -107,22 +110,40 @@ def estimates(
     return figure
 
 
+def _by_scale(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return rows of one unit and scale together, in the order of their first."""
+    alike: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        alike.setdefault((row.get("unit", ""), *row["scale"]), []).append(row)
+    return [*alike.values()]
+
+
 def _draw_rows(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     places = np.arange(len(rows))[::-1]
     for place, row in zip(places, rows, strict=True):
         if row["interval"][0] is None:
             continue
-        low, high = row["scale"]
-        ends = [(end - low) / (high - low) for end in row["interval"]]
-        middle = (row["estimate"] - low) / (high - low)
-        axes.plot(ends, [place, place], color=BLUE, linewidth=2)
-        axes.plot(middle, place, "o", color=BLUE, markersize=5, label="estimate")
+        axes.plot(row["interval"], [place, place], color=BLUE, linewidth=2)
+        if row["estimate"] is not None:
+            axes.plot(row["estimate"], place, "o", color=BLUE, markersize=5, label="estimate")
         if row.get("truth") is not None:
-            truth = (row["truth"] - low) / (high - low)
-            axes.plot(truth, place, "|", color=VERMILION, markersize=13, mew=2, label="truth")
-    axes.set(xlabel="share of the range; frequency of a category")
+            style = {"color": VERMILION, "markersize": 13, "mew": 2}
+            axes.plot(row["truth"], place, "|", label="truth", **style)
+    unit, (low, high) = rows[0].get("unit", ""), rows[0]["scale"]
+    margin = (high - low) / 50
+    axes.set_xlim(low - margin, high + margin)
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.set_xlabel("frequency" if (low, high) == (0, 1) else unit, parse_math=False)
     axes.set_yticks(places, [row["name"] for row in rows], parse_math=False)
     axes.grid(axis="x", alpha=0.3)
+    _dates(axes, unit)
+
+
+def _dates(axes: Any, unit: str) -> None:
+    """Write the numbers of an axis as dates, if they are days."""
+    if unit == DATE:
+        axes.xaxis.set_major_formatter(lambda days, _: shown_date(days, 1.0))
+        axes.tick_params(axis="x", rotation=20)
 
 
 def _draw_histogram(axes: Any, name: str, shape: Mapping[str, Any]) -> None:
@@ -135,7 +156,7 @@ def _draw_histogram(axes: Any, name: str, shape: Mapping[str, Any]) -> None:
     if None not in truth:
         axes.stairs(truth, edges, color=VERMILION, lw=1.5, label="truth")
     axes.set(ylabel="share of a bin", ylim=(0, None))
-    _label(axes, name, edges)
+    _label(axes, name, edges, shape.get("unit", ""))
 
 
 def _draw_cdf(axes: Any, name: str, shape: Mapping[str, Any]) -> None:
@@ -147,7 +168,7 @@ def _draw_cdf(axes: Any, name: str, shape: Mapping[str, Any]) -> None:
     if None not in truth:
         axes.plot(edges, [0.0, *np.cumsum(truth)], color=VERMILION, lw=1.5)
     axes.set(ylabel="share below", ylim=(0, 1))
-    _label(axes, name, edges)
+    _label(axes, name, edges, shape.get("unit", ""))
 
 
 def _with_errors(entries: Sequence[Mapping[str, Any]]) -> tuple[Floats, Floats]:
@@ -157,9 +178,10 @@ def _with_errors(entries: Sequence[Mapping[str, Any]]) -> tuple[Floats, Floats]:
     return values, np.stack([values - low, high - values])
 
 
-def _label(axes: Any, name: str, edges: Floats) -> None:
-    axes.set_xlabel(name, parse_math=False)
+def _label(axes: Any, name: str, edges: Floats, unit: str) -> None:
+    axes.set_xlabel(named(name, unit), parse_math=False)
     axes.grid(alpha=0.3)
+    _dates(axes, unit)
     if edges[0] > 0 and np.ptp(np.diff(np.log(edges))) < 1e-6:  # bins of equal ratios
         axes.set_xscale("log")
 
@@ -186,7 +208,7 @@ def compare_mechanisms() -> Figure:
         absolute.semilogy(grid, _worst_cases(name, grid), **look)
         relative.plot(coarse, _worst_cases(name, coarse) / least, **look)
     absolute.set(title="Worst-case variance", ylabel="variance, log scale", ylim=(5e-3, 100))
-    relative.set(title="Relative to `optimal`", ylabel="times `optimal`", ylim=(0.97, 2.0))
+    relative.set(title="Relative to optimal", ylabel="times that of optimal", ylim=(0.97, 2.0))
     for kind in (ThreeOutputs, ThreeOutputsFlat):
         colour, style = STYLES[kind.name]
         zero.plot(fine, [kind(e).a for e in fine], style, color=colour, label=kind.name)
@@ -333,7 +355,8 @@ def expected_errors(
     for place, name in enumerate(names):
         style = {"color": colours[place % len(colours)], "ls": "-" if place < 8 else "--"}
         rows = [over_size[size].get(name) for size in sizes]
-        left.plot(sizes, [_share(row) for row in rows], label=name, lw=2, **style)
+        label = named(name, over_size[sizes[-1]][name].unit)
+        left.plot(sizes, [_share(row) for row in rows], label=label, lw=2, **style)
         left.plot(sizes, [_share(row, worst=True) for row in rows], lw=1, alpha=0.4, **style)
         shares = [_share(expected.get(name)) for expected in over_epsilon.values()]
         right.plot(list(over_epsilon), shares, marker="o", lw=2, **style)

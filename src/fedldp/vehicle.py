@@ -1912,7 +1912,8 @@ def read_row(data: bytes) -> Any:
         raise ValueError(f"the row must be a JSON object; it is not JSON: {error}") from None
     rows = row if isinstance(row, list) else [row]
     if not all(isinstance(each, dict) for each in rows):
-        hint = ". Give a name for each value" if isinstance(row, list) else ""
+        names = ". Give one row, or a list of rows, with a name for each value"
+        hint = names if isinstance(row, list) else ""
         raise ValueError(f"the row must be a JSON object; got {shown(row)}{hint}")
     return row
 

@@ -195,7 +195,7 @@ def test_options_are_in_a_dict_or_in_the_attribute_itself():
     assert Schema.of(city={"categories": ["a", "b"], "missing": "b"}) == Schema.of(city=city)
     assert "another name: 'x'" in refusal(Schema.of, y=ready)
     assert "got 'low'" in refusal(Schema.of, x={"low": 0})
-    assert "got 'low', 'high', 'unit'" in refusal(Schema.of, x={"low": 0, "high": 1, "unit": "m"})
+    assert "got 'low', 'high', 'of'" in refusal(Schema.of, x={"low": 0, "high": 1, "of": "m"})
     assert "got nothing" in refusal(Schema.of, x={})
 
 

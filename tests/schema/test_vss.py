@@ -18,7 +18,7 @@ import fedldp
 from fedldp import Category, Number, Plan, Schema, vehicle
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DataWarning, DomainError, UnknownName, WireError
-from fedldp.schema import vss
+from fedldp.schema import units, vss
 
 FIXTURES = Path(__file__).parents[1] / "fixtures/vss"
 TOOLS = Path(__file__).parents[2] / ".venv-vss"
@@ -51,17 +51,23 @@ def filled(text):
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("Vehicle.Speed", {"low": -250, "high": 250}),
-        ("Vehicle.Odometer", {"low": "?", "high": "?"}),
-        ("Vehicle.Cabin.Temperature", {"low": -40, "high": "?"}),
-        ("Vehicle.Cabin.Pressures", {"low": 0, "high": 500, "size": "?"}),
-        ("Vehicle.Cabin.Door.Left.Position", {"low": 0, "high": 100}),
-        ("Vehicle.IsMoving", {"categories": ["false", "true", "other"]}),
+        ("Vehicle.Speed", {"low": -250, "high": 250, "unit": "km/h"}),
+        ("Vehicle.Odometer", {"low": "?", "high": "?", "unit": "km"}),
+        ("Vehicle.Cabin.Temperature", {"low": -40, "high": "?", "unit": "celsius"}),
+        ("Vehicle.Cabin.Pressures", {"low": 0, "high": 500, "size": "?", "unit": "kPa"}),
+        ("Vehicle.Cabin.Door.Left.Position", {"low": 0, "high": 100, "unit": "percent"}),
+        (
+            "Vehicle.IsMoving",
+            {"categories": ["false", "true", "other"], "aliases": units.TRUTH_ALIASES},
+        ),
         ("Vehicle.Brand", {"categories": ["?", "other"]}),
         ("Vehicle.Cabin.Lights", {"categories": ["OFF", "ON", "AUTO", "other"]}),
         ("Vehicle.Cabin.Gear", {"categories": ["-1", "0", "1", "2", "other"]}),
         ("Vehicle.Cabin.Mode", {"categories": ["UNKNOWN", "ECO", "SPORT"], "missing": "UNKNOWN"}),
-        ("Vehicle.Cabin.Climate", {"categories": ["COOL", "HEAT", "other"]}),
+        (
+            "Vehicle.Cabin.Climate",
+            {"categories": ["COOL", "HEAT", "other"], "aliases": {"1": "COOL", "2": "HEAT"}},
+        ),
     ],
 )
 def test_a_signal_becomes_a_table(path, expected):
@@ -162,7 +168,7 @@ def test_texts_of_a_catalogue_cannot_leave_their_place(name, description, unit, 
     text = vss.template([catalogue[path] for path in paths], {})
     tables = vss.toml.parse(text, "the draft")
     assert list(tables) == paths
-    assert tables[paths[0]] == {"low": 0, "high": 1}
+    assert tables[paths[0]].keys() - {"unit"} == {"low", "high"}
     assert tables[paths[1]].keys() <= {"categories", "missing"}
 
 
@@ -273,6 +279,93 @@ def test_bounds_are_asked_for():
     assert "within those of the catalogue" in result.stderr
     quiet = run(*arguments, "--bounds", SPEED, 0, 9, "--bounds", "Vehicle.Odometer", 0, 9)
     assert quiet.stderr == ""
+
+
+def write(tree, name="vss.json"):
+    Path(name).write_text(json.dumps(tree))
+    return name
+
+
+FLAT = {
+    "Vehicle.Speed": {"datatype": "float", "min": 0, "max": 250},
+    "Vehicle.Row1.Left.IsOpen": {"datatype": "boolean"},
+    "Vehicle.Row1.Right.IsOpen": {"datatype": "boolean"},
+    "Vehicle.Row2.Left.IsOpen": {"datatype": "boolean"},
+    "Vehicle.Row2.Left.Angle": {"datatype": "float"},
+    "Vehicle.VIN": {"datatype": "string"},
+    "Vehicle.Warnings": {"datatype": "string[]", "allowed": ["OIL", "BELT"]},
+    "Vehicle.Codes": {"datatype": "string[]"},
+}
+
+
+@pytest.mark.usefixtures("folder")
+def test_patterns_name_instances():
+    draft = lambda *names: vss.toml.parse(run("schema", "--vss", write(FLAT), *names).stdout, "it")  # noqa: E731
+    assert list(draft("Vehicle.*.Left.IsOpen")) == [
+        "Vehicle.Row1.Left.IsOpen", "Vehicle.Row2.Left.IsOpen"
+    ]  # fmt: skip
+    assert len(draft("Vehicle.Row*.*.IsOpen", "Vehicle.Row1.Left.IsOpen")) == 3
+    assert "Vehicle.Codes" not in draft("Vehicle.*")  # whose values cannot be asked for
+    bounded = draft("Vehicle.Row*.*.*", "--bounds", "Vehicle.*.*.Angle", "0", "90")
+    assert bounded["Vehicle.Row2.Left.Angle"] == {"low": 0, "high": 90}
+    result = run("schema", "--vss", write(FLAT), "Vehicle.Row3.*.IsOpen", code=1)
+    assert "no signal 'Vehicle.Row3.*.IsOpen'" in str(result.exception)
+
+
+@pytest.mark.usefixtures("folder")
+def test_missing_bounds_and_identifying_signals_are_listed():
+    names = "Vehicle.Speed", "Vehicle.Row2.Left.Angle", "Vehicle.VIN"
+    said = run("schema", "--vss", write(FLAT), *names).stderr
+    assert "Warning: Vehicle.VIN: such values tell who or where somebody is" in said
+    assert "1 of 3 signals have no bounds in the catalogue: Vehicle.Row2.Left.Angle." in said
+
+
+@pytest.mark.usefixtures("folder")
+def test_catalogues_in_yaml():
+    yaml = pytest.importorskip("yaml")
+    Path("vss.yaml").write_text(yaml.safe_dump(FLAT))
+    assert run("schema", "--vss", "vss.yaml", "Vehicle.*").stdout == (
+        run("schema", "--vss", write(FLAT), "Vehicle.*").stdout
+    )
+    fixture = FIXTURES / "fleet.vspec"  # in which instances are not expanded
+    assert Schema.from_toml(run("schema", "--vss", fixture, "Vehicle.IsMoving").stdout)
+    for text in ("a: [", "- 1", "1: {datatype: float}"):
+        Path("vss.yaml").write_text(text)
+        result = run("schema", "--vss", "vss.yaml", "Vehicle.*", code=1)
+        assert "not a VSS catalogue in YAML" in str(result.exception)
+
+
+@pytest.mark.parametrize("cell", ["True", "1", "yes", 1, True, 1.0])
+def test_booleans_match(cell):
+    schema = Schema.from_toml(draft("Vehicle.IsMoving"))
+    assert schema.rows([{"Vehicle.IsMoving": cell}]).matrix().item() == 1
+    assert schema.check([{"Vehicle.IsMoving": cell}]).clean
+
+
+@pytest.mark.parametrize("cell", [2, "2", 2.0, np.uint8(2), "HEAT"])
+def test_names_of_numbers_match(cell):
+    name = "Vehicle.Cabin.Climate"
+    schema = Schema.from_toml(draft(name))
+    assert schema.rows([{name: cell}]).matrix().item() == 1
+    assert schema.rows({name: np.array([2, 1], np.uint8)}).matrix().tolist() == [[1], [0]]
+    assert schema.check([{name: 3}])[name].unknown == 1
+    again = Schema.from_toml(schema.to_toml())
+    assert again.rows([{name: cell}]).matrix().item() == 1
+    assert "aliases" not in Plan(schema, 1.0).to_json()
+
+
+def test_aliases_are_checked():
+    for wrong in ({"1": "COLD"}, ["COOL"], {"1": 2}):
+        with pytest.raises(DomainError, match="aliases of 'x' must be a table"):
+            Schema.of(x={"categories": ["COOL", "HEAT"], "aliases": wrong})
+
+
+def test_lists_of_allowed_texts():
+    catalogue = vss.read(json.dumps(FLAT))
+    schema = Schema.from_toml(vss.template([catalogue["Vehicle.Warnings"]], {}))
+    rows = [{"Vehicle.Warnings": each} for each in (["BELT"], "OIL", ["OIL", "BELT"], [])]
+    assert schema.rows(rows).matrix()[:2].tolist() == [[1], [0]]
+    assert schema.check(rows)["Vehicle.Warnings"].unknown == 2
 
 
 @pytest.mark.usefixtures("folder")

@@ -107,7 +107,7 @@ def collect_command(
     rows = [row | true for row, true in zip(lines(estimate, plan.schema), truth, strict=True)]
     size = "for study" if plan.study else f"{plan.bits} bits each"
     title = f"{data.name}: {tally.reports} vehicles, {size}"
-    shapes, others = distributions(estimate, rows)
+    shapes, others = distributions(estimate, plan.schema, rows)
     if plot is not None:
         draw(plot, others, shapes, title)
     if as_json:
@@ -119,7 +119,7 @@ def collect_command(
         }
         click.echo(json.dumps(document, indent=2))
         return
-    show(title, estimate, rows)
+    show(title, estimate, plan.schema, rows)
     console().print(
         f"Each vehicle answered {summary(plan)['answers']} of {plan.schema.dimensions} with "
         f"epsilon {plan.epsilon:g} in all."

@@ -29,6 +29,7 @@ from fedldp.plan.plan import Plan
 from fedldp.results.estimate import ESTIMATORS, TARGETS, Estimate, compare_estimates
 from fedldp.results.summary import shortfalls
 from fedldp.results.tally import Tally
+from fedldp.schema import units
 from fedldp.schema.attributes.results import EMPIRICAL_BAYES
 from fedldp.schema.schema import Schema
 
@@ -130,6 +131,7 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
                 "simultaneous": [or_none(end) for end in simultaneous],
                 "answers": answers,
                 "scale": list(ends),
+                **({"unit": attribute.unit} if attribute.unit and ends != (0.0, 1.0) else {}),
             }
             if projected is not None:
                 row |= {"projected": or_none(projected[place]), "projected_by": shown.projected_by}
@@ -137,14 +139,15 @@ def lines(estimate: Estimate, schema: Schema) -> Iterator[dict[str, Any]]:
 
 
 def distributions(
-    estimate: Estimate, rows: list[dict[str, Any]]
+    estimate: Estimate, schema: Schema, rows: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the distributions of an estimate, with the truth if rows have it, and other rows."""
     documents, others, start = {}, [], 0
     for name, result in estimate.items():
         stop = start + np.size(result.shown.values)
         for group, details in (shapes := result.distributions).items():
-            documents[f"{name}, {group}" if group else name] = details
+            unit = {"unit": schema[name].unit} if schema[name].unit else {}
+            documents[f"{name}, {group}" if group else name] = details | unit
             # The rows begin with the bins. Within groups they are not shares of a group.
             for entry, row in zip(details["histogram"], rows[start:stop], strict=False):
                 entry |= {"truth": row["truth"]} if "truth" in row and not group else {}
@@ -153,19 +156,19 @@ def distributions(
     return documents, others
 
 
-def show(title: str, estimate: Estimate, rows: list[dict[str, Any]]) -> None:
+def show(title: str, estimate: Estimate, schema: Schema, rows: list[dict[str, Any]]) -> None:
     """Print a table of estimates, and one with bars for each distribution."""
-    _, others = distributions(estimate, rows)
+    _, others = distributions(estimate, schema, rows)
     if others:
         console().print(render(title, others, estimate.confidence))
     start = 0
     for name, result in estimate.items():
         stop = start + np.size(result.shown.values)
         if result.heights is not None:
-            heading = f"{name}: {counted(result.answers, 'answer')}"
+            heading = f"{units.named(name, schema[name].unit)}: {counted(result.answers, 'answer')}"
             heading = heading if others else f"{title}\n{heading}"
-            shown = zip(rows[start:stop], result.shown.labels, result.heights, strict=True)
-            console().print(_with_bars(heading, [*shown], estimate.confidence))
+            bins = zip(rows[start:stop], result.shown.labels, result.heights, strict=True)
+            console().print(_with_bars(heading, [*bins], estimate.confidence))
             console().print(f"{name}: {result.summary}", markup=False)
         start = stop
 
@@ -182,8 +185,8 @@ def _with_bars(
         rendered.add_column(column, justify="right", no_wrap=True)
     rendered.add_column("", no_wrap=True, min_width=_BAR)
     for (row, label, height), interval in zip(rows, intervals, strict=True):
-        shown = (_number_text(number, _half(row)) for number in map(row.get, numbers))
-        rendered.add_row(escape(label), *shown, interval, bar(height))
+        means = (_number_text(number, _half(row)) for number in map(row.get, numbers))
+        rendered.add_row(escape(label), *means, interval, bar(height))
     return rendered
 
 
@@ -232,13 +235,14 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     projected = ["projected"] if any(better) else []
     for column in (*numbers, "estimate", heading, *projected, *shares, "answers"):
         rendered.add_column(column, justify="right", no_wrap=True)
-    for row, interval, shown in zip(rows, intervals, better, strict=True):
-        likely = [_number_text(row["projected"] if shown else None, _half(row)) for _ in projected]
-        means = [
-            _number_text(number, _half(row)) for number in (*map(row.get, numbers), row["estimate"])
+    for row, interval, is_better in zip(rows, intervals, better, strict=True):
+        likely = [
+            _number_text(row["projected"] if is_better else None, _half(row)) for _ in projected
         ]
+        means = [_unit_text(row, number) for number in (*map(row.get, numbers), row["estimate"])]
         parts = [f"{row[key]:.1%}" for key in shares]
-        rendered.add_row(row["name"], *means, interval, *likely, *parts, str(row["answers"]))
+        name = units.named(row["name"], row.get("unit", ""))
+        rendered.add_row(name, *means, interval, *likely, *parts, str(row["answers"]))
     return rendered
 
 
@@ -246,6 +250,11 @@ def _half(row: dict[str, Any]) -> float | None:
     """Return half the length of a row's interval, if it is known."""
     low, high = row["interval"]
     return None if low is None else (high - low) / 2
+
+
+def _unit_text(row: dict[str, Any], number: float | None) -> str:
+    """Return a number as its unit is shown, rounded to two digits of the row's error."""
+    return "-" if number is None else units.shown(number, _half(row) or 0.0, row.get("unit", ""))
 
 
 def _number_text(number: float | None, error: float | None) -> str:
@@ -327,7 +336,7 @@ def estimate_command(
     rows = list(lines(estimate, plan.schema))
     what = "Estimates" if minus is None else "Differences"
     title = f"{what} from {tally.reports} vehicle{'s' * (tally.reports != 1)}"
-    shapes, others = distributions(estimate, rows)
+    shapes, others = distributions(estimate, plan.schema, rows)
     if plot is not None:
         draw(plot, others, shapes, title)
     if as_json:
@@ -341,7 +350,7 @@ def estimate_command(
         }
         click.echo(json.dumps(document, indent=2))
         return
-    show(title, estimate, rows)
+    show(title, estimate, plan.schema, rows)
     console().print(
         f"Each report is {plan.epsilon:g}-private against everybody.{_gain(plan, tally)}"
     )

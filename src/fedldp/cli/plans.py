@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from fedldp._internal.text import listed, or_none, unknown
 from fedldp.budget.calendars import Calendar, is_calendar
 from fedldp.budget.composition import COMPOSITION_DELTA
 from fedldp.cli.options import declared_option, pop_strategy
-from fedldp.errors import DomainError, PrivacyError, WireError
+from fedldp.errors import DomainError, PrivacyError, UnknownName, WireError
 from fedldp.learn.settings import Settings
 from fedldp.mechanisms import mechanism_names
 from fedldp.plan.expectation import Expectation, ExpectedError
@@ -34,6 +34,7 @@ from fedldp.plan.strategies import (
 from fedldp.schema import frames, vss
 from fedldp.schema.quality import DataQuality
 from fedldp.schema.schema import Schema, template
+from fedldp.schema.units import named
 from fedldp.storage import files
 from fedldp.vehicle import exact
 
@@ -220,7 +221,11 @@ def summary(plan: Plan) -> dict[str, Any]:
 @click.command("schema")
 @click.argument("names", metavar="DATA | SIGNAL...", nargs=-1, required=True)
 @click.option(
-    "--vss", "catalogue", type=INPUT, help="A VSS catalogue (JSON) of signals.", metavar="FILE"
+    "--vss",
+    "catalogue",
+    type=INPUT,
+    help="A VSS catalogue of signals (JSON or YAML).",
+    metavar="FILE",
 )
 @click.option(
     "--bounds",
@@ -251,8 +256,9 @@ def schema_command(
     never from the data. DATA is a CSV or Parquet file.
 
     With --vss, each SIGNAL is a path in a catalogue of the Vehicle Signal
-    Specification, as `vspec export json` writes it. Its bounds and allowed
-    values come from the catalogue. Narrow the bounds, with --bounds or when you
+    Specification, as `vspec export json` or yaml writes it; "*" stands for any
+    part, such as a row or a side. Its bounds and allowed values come from the
+    catalogue. Narrow the bounds, with --bounds or when you
     are asked: a speed from 0 to 150 is estimated with less error than one from
     -250 to 250. Where the catalogue has no bounds, fill them in.
     """  # noqa: D301 (click wants the character \b itself)
@@ -279,16 +285,46 @@ def _signals(
 ) -> str:
     """Return the draft of a schema of some signals of a catalogue."""
     with naming(path):
-        catalogue = vss.read(path.read_text("utf-8", errors="replace"))
-    signals = [catalogue[name] for name in dict.fromkeys(names)]
-    bounds_of = {name: (low, high) for name, low, high in bounds}
-    for name in bounds_of:
-        if name not in names:
-            raise unknown("signal among those that were given", name, names)
+        is_yaml = path.suffix.lower() in (".yaml", ".yml", ".vspec")
+        catalogue = vss.read(path.read_text("utf-8", errors="replace"), is_yaml=is_yaml)
+    chosen = {
+        signal.path: signal
+        for name in names
+        for signal in catalogue.matching(name)
+        if "*" not in name or signal.has_values
+    }
+    signals = [*chosen.values()]
+    bounds_of = {
+        signal.path: (low, high)
+        for name, low, high in bounds
+        for signal in _matching(name, signals)
+    }
     for signal in signals if ask else []:
         if signal.is_number and signal.path not in bounds_of:
             bounds_of[signal.path] = _ask_bounds(signal)
-    return vss.template(signals, bounds_of)
+    draft = vss.template(signals, bounds_of)
+    if named := [signal.path for signal in signals if signal.identifies]:
+        click.echo(
+            f"Warning: {', '.join(named)}: such values tell who or where somebody is. A label that "
+            "few vehicles have cannot be estimated anyway: leave them out.",
+            err=True,
+        )
+    if unbounded := [s.path for s in signals if s.lacks_bounds and s.path not in bounds_of]:
+        click.echo(
+            f"{len(unbounded)} of {len(signals)} signals have no bounds in the catalogue: "
+            f"{', '.join(unbounded)}. Fill them in, or give --bounds.",
+            err=True,
+        )
+    return draft
+
+
+def _matching(name: str, signals: Sequence[vss.Signal]) -> list[vss.Signal]:
+    """Return the signals among those that were given that a path or a pattern names."""
+    try:
+        return vss.Catalogue({signal.path: signal for signal in signals}).matching(name)
+    except UnknownName:
+        known = [signal.path for signal in signals]
+        raise unknown("signal among those that were given", name, known) from None
 
 
 def _ask_bounds(signal: vss.Signal) -> tuple[float, float]:
@@ -503,6 +539,7 @@ def expected_rows(expected: Expectation) -> list[dict[str, Any]]:
             "typical": or_none(row.typical),
             "worst": or_none(row.worst),
             "reports": row.answers,
+            **({"unit": row.unit} if row.unit else {}),
         }
         for row in expected.rows
     ]
@@ -517,7 +554,7 @@ def expected_table(expected: Expectation) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in expected.rows:
         errors = [error_text(row, error) for error in (row.typical, row.worst)]
-        table.add_row(row.attribute, row.what, *errors, f"{row.answers:,}")
+        table.add_row(named(row.attribute, row.unit), row.what, *errors, f"{row.answers:,}")
     return table
 
 

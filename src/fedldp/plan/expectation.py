@@ -26,10 +26,13 @@ from fedldp.results.estimate import results_of
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.attributes.results import Result
 from fedldp.schema.frames import to_frame
+from fedldp.schema.units import DATE, named
 
 __all__ = ["Expectation", "ExpectedError"]
 
 MOST_VEHICLES = 10**12
+
+_LARGEST_SHARE = 1.0
 
 _X = np.linspace(-1.0, 1.0, 401)[:, None]
 _PRECISION = 1e-3  # of the number of vehicles that is searched for
@@ -55,6 +58,11 @@ class ExpectedError(NamedTuple):
         How many vehicles answer.
     range
         The largest error there can be: half the distance of the bounds.
+    first
+        Whether it is the first number of the attribute.
+    unit
+        The unit of the errors; empty if the schema declares none, and for shares. Errors of dates
+        are in days.
 
     Examples
     --------
@@ -69,6 +77,7 @@ class ExpectedError(NamedTuple):
     answers: int
     range: float
     first: bool = True
+    unit: str = ""
 
     @property
     def name(self) -> str:
@@ -130,7 +139,10 @@ class Expectation(Mapping[str, ExpectedError]):
         return f"<Expectation of {counted(self.vehicles, 'vehicle')}: {shown}>"
 
     def _repr_html_(self) -> str:
-        rows = ([*row[:2], row.typical, row.worst, row.answers] for row in self.rows)
+        rows = (
+            [named(row.attribute, row.unit), row.what, row.typical, row.worst, row.answers]
+            for row in self.rows
+        )
         columns = ["attribute", "what", "± typical", "± at worst", "answers"]
         caption = f"Half of {100 * self.confidence:g}% intervals, {self.vehicles:,} vehicles"
         return notebook.table(caption, columns, rows)
@@ -312,12 +324,21 @@ def _rows(
     """Yield what to expect of each number of an attribute: the first law is the typical one."""
     if m < 2:
         low, high = attribute.estimand.line(0)[1]
-        yield ExpectedError(attribute.name, "all of it", inf, inf, int(m), (high - low) / 2)
+        half = (high - low) / 2
+        unit = _unit(attribute, half)
+        yield ExpectedError(attribute.name, "all of it", inf, inf, int(m), half, unit=unit)
         return
     typical, *others = [_half_widths(attribute, result(law)) for law in laws]
     for place, (what, (half, reach)) in enumerate(typical.items()):
         worst = max([half, *(other[what][0] for other in others)])
-        yield ExpectedError(attribute.name, what, half, worst, ceil(m), reach, place == 0)
+        unit = _unit(attribute, reach)
+        yield ExpectedError(attribute.name, what, half, worst, ceil(m), reach, place == 0, unit)
+
+
+def _unit(attribute: Attribute, reach: float) -> str:
+    """Return the unit of errors that can be so large: half of a share is at most a half."""
+    unit = "days" if attribute.unit == DATE else attribute.unit
+    return "" if reach == _LARGEST_SHARE / 2 else unit
 
 
 def _half_widths(attribute: Attribute, result: Result) -> dict[str, tuple[float, float]]:

@@ -22,6 +22,7 @@ from fedldp.schema.attributes import Attribute
 from fedldp.schema.attributes.readers import Reader
 from fedldp.schema.frames import REAL_ARRAY_KINDS, Cells, is_missing, numbers
 from fedldp.schema.quality import AttributeQuality, DataQuality, total
+from fedldp.schema.units import converted
 from fedldp.schema.vehicle_ids import VehicleIds
 from fedldp.vehicle import RANDOM
 
@@ -220,11 +221,20 @@ class Rows:
                     f"{attribute.name!r} is read from the columns {names}: give data whose columns "
                     "have names."
                 )
-            yield attribute.readers[0], self._data[start:stop, columns]
+            array = self._data[start:stop, columns]
+            yield attribute.readers[0], _converted(array[:, 0], attribute, array)
             return
-        for reader in attribute.readers:
+        for column, reader in zip(attribute.columns, attribute.readers, strict=True):
             cells = [self._data.cells(name, start, stop) for name in _columns(reader, self._data)]
-            yield reader, cells[0] if len(cells) == 1 else _beside(cells)
+            read = cells[0] if len(cells) == 1 else _beside(cells)
+            yield reader, _converted(read, column, read)
+
+
+def _converted(cells: Cells, column: Attribute, otherwise: Cells) -> Cells:
+    """Return cells as numbers and labels; something else if there is nothing to convert."""
+    codes, aliases = getattr(column, "codes", {}), getattr(column, "aliases", {})
+    read = converted(cells, column.unit, codes, aliases)
+    return otherwise if read is cells else read
 
 
 def _columns(reader: Reader, table: frames.Table) -> list[str]:

@@ -7,6 +7,7 @@ data: taking them from the data would reveal something about the data.
 import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, final
 
 from fedldp._internal import toml
@@ -16,12 +17,14 @@ from fedldp.errors import DomainError, WireError
 from fedldp.schema.attributes import (
     ATTRIBUTES,
     Attribute,
+    Category,
     Number,
     from_entry,
     from_table,
 )
 from fedldp.schema.quality import DataQuality
 from fedldp.schema.rows import Rows, kinds
+from fedldp.schema.units import TRUTH_ALIASES
 from fedldp.vehicle import MOST_COORDINATES, OTHER, RANDOM
 
 __all__ = ["Schema", "template"]
@@ -87,8 +90,8 @@ class Schema(Mapping[str, Attribute]):
         Parameters
         ----------
         **attributes
-            For each name the bounds as a tuple, the categories as a list, a dict of options as in
-            TOML, or a `Number` or `Category`.
+            For each name the bounds as a tuple, of numbers or dates; the categories as a list;
+            `bool` for true, false and other; a dict of options as in TOML; or an `Attribute`.
 
         Returns
         -------
@@ -104,6 +107,9 @@ class Schema(Mapping[str, Attribute]):
         --------
         >>> Schema.of(age={"low": 0, "high": 100, "missing": 40}, city=["Oslo", "Rome"]).names
         ('age', 'city')
+        >>> from datetime import date
+        >>> Schema.of(bought=(date(2020, 1, 1), date(2026, 12, 31)), alarm=bool)["bought"].unit
+        'date'
         """
         return cls(tuple(_attribute(name, given) for name, given in attributes.items()))
 
@@ -375,7 +381,7 @@ class Schema(Mapping[str, Attribute]):
         missing = "Oslo"
         <BLANKLINE>
         """
-        return "\n".join(toml.table(a.name, entries=a.declaration()) for a in self.attributes)
+        return "\n".join(toml.table(a.name, entries=a.table()) for a in self.attributes)
 
     @classmethod
     def from_toml(cls, text: str) -> "Schema":
@@ -500,6 +506,10 @@ def _attribute(name: str, shorthand: Any, size: int | None = None) -> Attribute:
         return shorthand
     if isinstance(shorthand, Mapping):
         return from_table(name, shorthand)
+    if shorthand is bool:
+        return Category(name, ("false", "true", OTHER), aliases=TRUTH_ALIASES)
+    if isinstance(shorthand, tuple) and any(isinstance(end, date) for end in shorthand):
+        return from_table(name, dict(zip(("low", "high"), shorthand, strict=False)))
     for kind in ATTRIBUTES.values():
         if attribute := kind.from_shorthand(name, shorthand, size or 1):
             return attribute

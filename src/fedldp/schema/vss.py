@@ -1,23 +1,26 @@
 """Signals as vehicles name them: the Vehicle Signal Specification (VSS) of COVESA.
 
-A catalogue in JSON, as `vspec export json` of vss-tools writes it, is a tree of branches whose
+A catalogue in JSON or YAML, as `vspec export` of vss-tools writes it, is a tree of branches whose
 leaves are signals. The path of a signal, such as `Vehicle.Speed`, becomes the name of an attribute;
 what the catalogue says about its values becomes a draft of its bounds or categories.
 """
 
 import json
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from math import isfinite
 from typing import Any, final
 
 from fedldp._internal import documents, toml
 from fedldp._internal.text import listed, unknown
 from fedldp._internal.validation import is_real
-from fedldp.errors import DomainError
+from fedldp.errors import DomainError, MissingExtra
 from fedldp.schema.frames import to_float
 from fedldp.schema.schema import UNFILLED
+from fedldp.schema.units import LIST, TRUTH_ALIASES
 from fedldp.vehicle import OTHER, label
 
 _INTEGERS = {
@@ -28,6 +31,10 @@ _INTEGERS = {
 _NUMBERS = {*_INTEGERS, "float", "double"}
 _UNKNOWN_LABELS = ("unknown", "undefined", OTHER)
 _ARRAY = "[]"
+_IDENTIFYING = re.compile(
+    r"VIN|LicensePlate|Serial|Subject|Issuer|Identi(fier|fication)$|PhoneNumber|IMEI|IMSI|MAC"
+    r"|UUID|Latitude|Longitude|DriverID|Fleet(Vehicle)?ID"
+)
 _HEAD = """\
 # Signals of a VSS catalogue. Bounds and categories are public. Narrow the bounds to what you
 # know without looking at the data: the error of an estimate is in proportion to their distance.
@@ -86,6 +93,31 @@ class Signal:
         return [label(value) for value in known]
 
     @property
+    def aliases(self) -> dict[str, str]:
+        """The texts that stand for labels: VSS 6 names numbers, and truth has many spellings."""
+        if self.datatype == "boolean":
+            return TRUTH_ALIASES
+        names = self.entries.get("enum")
+        if not isinstance(names, dict):
+            return {}
+        return {label(number): label(name) for name, number in names.items()}
+
+    @property
+    def identifies(self) -> bool:
+        """Whether its value probably tells who or where somebody is."""
+        return bool(_IDENTIFYING.search(self.path.rpartition(".")[2]))
+
+    @property
+    def has_values(self) -> bool:
+        """Whether its values can be asked for, and not only those of its parts."""
+        return self.is_number or self.labels is not None or self.datatype == "string"
+
+    @property
+    def lacks_bounds(self) -> bool:
+        """Whether it is a number without a lower or an upper bound."""
+        return self.is_number and None in self.bounds
+
+    @property
     def is_number(self) -> bool:
         """Whether it is asked for as a number."""
         return self.datatype.removesuffix(_ARRAY) in _NUMBERS and self.labels is None
@@ -108,6 +140,8 @@ class Signal:
         elif isinstance(self.entries.get("enum"), dict):
             names = [f"{_line(name)} = {number}" for name, number in self.entries["enum"].items()]
             parts.append(f"names of numbers, {listed(names)}")
+        elif self.is_array and self.labels is not None:
+            parts.append("a list counts if it has one value")
         elif self.is_number:
             ends = _INTEGERS.get(self.datatype.removesuffix(_ARRAY))
             held = f" ({self._text('datatype')} holds {ends[0]} to {ends[1]})" if ends else ""
@@ -136,19 +170,23 @@ class Signal:
         if self.is_number:
             ends = self.bounds if bounds is None else self.narrowed(*bounds)
             low, high = (UNFILLED if end is None else _plain(end) for end in ends)
-            return {"low": low, "high": high, **({"size": UNFILLED} if self.is_array else {})}
+            unit = {"unit": self.unit} if self.unit else {}
+            size = {"size": UNFILLED} if self.is_array else {}
+            return {"low": low, "high": high, **size, **unit}
         if bounds is not None:
             raise DomainError(f"{self.path} is not a number and has no bounds ({self.summary}).")
-        if self.is_array or (self.labels is None and self.datatype != "string"):
+        if not self.has_values:
             raise DomainError(
                 f"{self.path} has the type {self._text('datatype')!r}: only numbers, lists of "
-                "numbers, truth values and texts can be asked for."
+                "numbers, truth values, texts and lists of allowed texts can be asked for."
             )
         labels = [UNFILLED] if self.labels is None else self.labels
         missing = next((name for name in labels if name.lower() in _UNKNOWN_LABELS), None)
+        aliases: dict[str, Any] = {"aliases": self.aliases} if self.aliases else {}
+        aliases |= {"unit": LIST} if self.is_array else {}
         if missing is None:
-            return {"categories": [*labels, OTHER]}
-        return {"categories": labels, "missing": missing}
+            return {"categories": [*labels, OTHER], **aliases}
+        return {"categories": labels, "missing": missing, **aliases}
 
 
 @final
@@ -166,22 +204,53 @@ class Catalogue:
             raise DomainError(f"{path} is a branch: name its signals, such as {listed(inside)}.")
         raise unknown("signal", path, list(self.signals))
 
+    def matching(self, pattern: str) -> list[Signal]:
+        """Return the signals of a path, in which "*" stands for any part, or for some letters.
 
-def read(text: str) -> Catalogue:
-    """Read a catalogue in JSON, or raise `WireError`."""
-    with documents.reading("VSS catalogue in JSON", ". Make it with `vspec export json`."):
-        tree = json.loads(text)
+        >>> speed = Signal("Vehicle.Row1.Speed", {"datatype": "float"})
+        >>> Catalogue({speed.path: speed}).matching("Vehicle.*.Speed") == [speed]
+        True
+        """
+        if "*" not in pattern:
+            return [self[pattern]]
+        parts = pattern.split(".")
+        found = [
+            signal
+            for path, signal in self.signals.items()
+            if len(names := path.split(".")) == len(parts) and all(map(fnmatchcase, names, parts))
+        ]
+        if not found:
+            raise unknown("signal", pattern, list(self.signals))
+        return found
+
+
+def read(text: str, *, is_yaml: bool = False) -> Catalogue:
+    """Read a catalogue in JSON or YAML, or raise `WireError`."""
+    kind, program = ("YAML", "yaml") if is_yaml else ("JSON", "json")
+    with documents.reading(f"VSS catalogue in {kind}", f". Make it with `vspec export {program}`."):
+        tree = _yaml(text) if is_yaml else json.loads(text)
         if not isinstance(tree, dict):
-            raise ValueError("it must be a JSON object")
+            raise ValueError(f"it must be a {kind} object")
         signals = {path: Signal(path, node) for path, node in _leaves(tree, "")}
         if not signals:
             raise ValueError("it has no signals")
     return Catalogue(signals)
 
 
+def _yaml(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("yaml", "vss") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error).replace("\n", " ")) from None
+
+
 def _leaves(branch: Mapping[str, Any], before: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, node in branch.items():
-        if not isinstance(node, dict):
+        if not isinstance(node, dict) or not isinstance(name, str):
             raise ValueError(f"{before}{name} is not an object")
         if isinstance(node.get("children"), dict):
             yield from _leaves(node["children"], f"{before}{name}.")

@@ -199,6 +199,8 @@ class Angle(Binned):
         Whether the value of a vehicle never changes. See `Attribute`.
     rule
         How several rows of a vehicle become one value. See `Attribute`.
+    unit
+        What a value means to people. See `Attribute`.
 
     Raises
     ------
@@ -220,6 +222,7 @@ class Angle(Binned):
     optional: bool = False
     constant: bool = field(default=False, kw_only=True)
     rule: str = field(default=RANDOM, kw_only=True)
+    unit: str = field(default="", kw_only=True, compare=False)
 
     declared_as = "period and bins (with an optional missing)"
     kind = CircularDistribution

@@ -27,6 +27,7 @@ from fedldp.schema.frames import shown, to_float
 from fedldp.vehicle import PLAN_FORMAT, RANDOM, rules_of
 
 DECLARATIONS = "constant", "rule"  # of any kind of attribute
+_COMMON = *DECLARATIONS, "unit"
 
 __all__ = ["Attribute", "Labelled"]
 
@@ -47,6 +48,10 @@ class Attribute(ABC):
         How several rows of a vehicle become one value: `"random"` takes a random row; `"last"`,
         `"mean"`, `"maximum"`, `"count"` (of rows with a value) and `"any"` (of a truth value) leave
         out values that are missing or unusable. `rules` has those that fit. A field, as `constant`.
+    unit
+        What a value means to people, such as `"km/h"`: for tables and plots, and no part of a plan.
+        Rows may have dates for the unit `"date"`, times for `"hour of day"` and `"weekday"`, and
+        durations for `"ms"`, `"s"`, `"min"`, `"h"` and `"d"`: `fedldp.schema.units` converts them.
     unresolved
         Whether it leaves something to the plan: see `resolve`.
     reads_floats
@@ -68,6 +73,7 @@ class Attribute(ABC):
     size: int
     constant: bool = False
     rule: str = RANDOM
+    unit: str = ""
     unresolved: bool = False
     reads_floats: ClassVar[bool] = False
     declared_as: ClassVar[str]
@@ -96,6 +102,10 @@ class Attribute(ABC):
         """Return its options, and what it declares besides, as every kind can."""
         return self.options() | self._declared
 
+    def table(self) -> dict[str, Any]:
+        """Return what declares it in TOML: its declaration, and its unit."""
+        return self.declaration() | ({"unit": self.unit} if self.unit else {})
+
     @property
     def _declared(self) -> dict[str, Any]:
         """Its `constant` and `rule`; if it has several columns, each of these has its own."""
@@ -115,12 +125,12 @@ class Attribute(ABC):
         return rules_of(self.options())
 
     def __repr__(self) -> str:
-        keys = [each.name for each in fields(self) if each.name not in DECLARATIONS]  # type: ignore[arg-type]
+        keys = [each.name for each in fields(self) if each.name not in _COMMON]  # type: ignore[arg-type]
         return self._shown(keys)
 
     def _shown(self, keys: Iterable[str]) -> str:
         """Return the call that makes it, with some of its arguments."""
-        shown = [*keys, *self._declared]
+        shown = [*keys, *self._declared, *(["unit"] if self.unit else [])]
         given = ", ".join(f"{key}={getattr(self, key)!r}" for key in shown)
         return f"{type(self).__name__}({given})"
 

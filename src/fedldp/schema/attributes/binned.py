@@ -153,6 +153,8 @@ class BinnedNumber(Binned):
         Whether the value of a vehicle never changes. See `Attribute`.
     rule
         How several rows of a vehicle become one value. See `Attribute`.
+    unit
+        What a value means to people. See `Attribute`.
 
     Raises
     ------
@@ -172,6 +174,7 @@ class BinnedNumber(Binned):
     optional: bool = False
     constant: bool = field(default=False, kw_only=True)
     rule: str = field(default=RANDOM, kw_only=True)
+    unit: str = field(default="", kw_only=True, compare=False)
 
     declared_as = "edges, or low, high and bins (both with an optional missing)"
     kind = Distribution

@@ -49,6 +49,11 @@ class Category(Labelled):
         Whether the value of a vehicle never changes. See `Attribute`.
     rule
         How several rows of a vehicle become one value. See `Attribute`.
+    unit
+        What a value means to people. See `Attribute`.
+    aliases
+        Other texts that stand for labels in rows, such as `{"1": "cool"}`. They are no part of a
+        plan, and `vehicle.py` does not know them.
 
     See Also
     --------
@@ -77,6 +82,8 @@ class Category(Labelled):
     optional: bool = False
     constant: bool = field(default=False, kw_only=True)
     rule: str = field(default=RANDOM, kw_only=True)
+    unit: str = field(default="", kw_only=True, compare=False)
+    aliases: Mapping[str, str] = field(default_factory=dict, kw_only=True, compare=False)
 
     declared_as = "categories (with an optional missing, or optional = true)"
 
@@ -106,6 +113,11 @@ class Category(Labelled):
         if missing not in self.codes:
             raise DomainError(f"missing of {self.name!r} must be a category; got {missing!r}.")
         object.__setattr__(self, "missing", missing)
+        if not isinstance(self.aliases, Mapping) or not {*self.aliases.values()} <= {*labels}:
+            raise DomainError(
+                f"aliases of {self.name!r} must be a table of texts and the categories that they "
+                f"stand for; got {self.aliases!r:.80}."
+            )
 
     def _label(self, value: object) -> str:
         if is_missing(value) or not isinstance(value, str | Real | np.generic | date):
@@ -195,9 +207,13 @@ class Category(Labelled):
 
     @classmethod
     def from_table(cls, name: str, table: Mapping[str, Any]) -> "Category | None":
-        if not {"categories"} <= table.keys() <= {"categories", "missing", "optional"}:
+        known = {"categories", "missing", "optional", "aliases"}
+        if not {"categories"} <= table.keys() <= known:
             return None
         return cls(name, **table)
+
+    def table(self) -> dict[str, Any]:
+        return super().table() | ({"aliases": dict(self.aliases)} if self.aliases else {})
 
     def options(self) -> dict[str, Any]:
         if self.optional:

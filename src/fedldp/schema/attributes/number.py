@@ -46,6 +46,8 @@ class Number(Attribute):
         Whether the value of a vehicle never changes. See `Attribute`.
     rule
         How several rows of a vehicle become one value. See `Attribute`.
+    unit
+        What a value means to people. See `Attribute`.
 
     Raises
     ------
@@ -69,6 +71,7 @@ class Number(Attribute):
     length: float | None = None
     constant: bool = field(default=False, kw_only=True)
     rule: str = field(default=RANDOM, kw_only=True)
+    unit: str = field(default="", kw_only=True, compare=False)
 
     reads_floats = True
     declared_as = "low and high, or a length (both with an optional missing and size)"

@@ -37,6 +37,8 @@ class WholeNumbers(Labelled):
         Whether the value of a vehicle never changes. See `Attribute`.
     rule
         How several rows of a vehicle become one value. See `Attribute`.
+    unit
+        What a value means to people. See `Attribute`.
 
     Raises
     ------
@@ -57,6 +59,7 @@ class WholeNumbers(Labelled):
     last: int
     constant: bool = field(default=False, kw_only=True)
     rule: str = field(default=RANDOM, kw_only=True)
+    unit: str = field(default="", kw_only=True, compare=False)
 
     plan_format = PLAN_FORMAT_2
     declared_as = "first and last"
@@ -140,6 +143,8 @@ class HashedCategory(Labelled):
         Whether the value of a vehicle never changes. See `Attribute`.
     rule
         How several rows of a vehicle become one value. See `Attribute`.
+    unit
+        What a value means to people. See `Attribute`.
 
     Raises
     ------
@@ -160,6 +165,7 @@ class HashedCategory(Labelled):
     salt: str = ""
     constant: bool = field(default=False, kw_only=True)
     rule: str = field(default=RANDOM, kw_only=True)
+    unit: str = field(default="", kw_only=True, compare=False)
 
     plan_format = PLAN_FORMAT_2
     declared_as = "buckets (with an optional salt)"

@@ -45,6 +45,8 @@ class OptionalNumber(Attribute):
         Whether the value of a vehicle never changes. See `Attribute`.
     rule
         How several rows of a vehicle become one value. See `Attribute`.
+    unit
+        What a value means to people. See `Attribute`.
 
     Raises
     ------
@@ -70,6 +72,7 @@ class OptionalNumber(Attribute):
     grid: int | None = None
     constant: bool = field(default=False, kw_only=True)
     rule: str = field(default=RANDOM, kw_only=True)
+    unit: str = field(default="", kw_only=True, compare=False)
 
     size = 1
     feature_labels = ()

@@ -99,6 +99,11 @@ class Within(Attribute):
         return self.of.rule
 
     @property
+    def unit(self) -> str:  # type: ignore[override]
+        """The unit of the attribute within the groups."""
+        return self.of.unit
+
+    @property
     def constant(self) -> bool:  # type: ignore[override]
         """Whether the values of both attributes never change."""
         return self.of.constant and self.groups.constant
@@ -112,6 +117,13 @@ class Within(Attribute):
     def options(self) -> dict[str, Any]:
         return {
             key: {"name": part.name, **part.declaration()}
+            for key, part in (("of", self.of), ("groups", self.groups))
+        }
+
+    def table(self) -> dict[str, Any]:
+        """Return what declares both in TOML, with their units."""
+        return {
+            key: {"name": part.name, **part.table()}
             for key, part in (("of", self.of), ("groups", self.groups))
         }
 
