@@ -74,7 +74,7 @@ async def _run(folder: ServerFolder, store: Store) -> None:
         _LOG.info("agents ask the broker %s", folder.broker)
     try:
         await desk.open()
-        await serve(listener, watched)
+        await serve(watched, listener)  # whoever reaches the road finds the page, too
     finally:
         await desk.close()
         if with_broker is not None:
