@@ -21,7 +21,7 @@ _KEYS = {"of", "groups"}
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Within(Attribute):
     """One attribute within the groups of another, answered together as one label.
 
@@ -47,6 +47,8 @@ class Within(Attribute):
     --------
     >>> from fedldp import Category, Number
     >>> speed = Within("speed by model", Number("speed", 0, 130), Category("model", ["A", "B"]))
+    >>> speed
+    <Within 'speed by model': 'speed' within 'model', 4 labels>
     >>> speed.labels
     ('A -', 'A +', 'B -', 'B +')
     """
@@ -87,6 +89,10 @@ class Within(Attribute):
         """The labels of the groups, each with every letter of the other attribute."""
         letters = self.of.inputs.letters
         return tuple(f"{group} {letter}" for group in self.groups.labels for letter in letters)
+
+    def __repr__(self) -> str:
+        names = f"{self.of.name!r} within {self.groups.name!r}"
+        return f"<Within {self.name!r}: {names}, {len(self.labels)} labels>"
 
     @property
     def columns(self) -> tuple[Attribute, ...]:
