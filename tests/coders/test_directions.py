@@ -598,6 +598,7 @@ def test_what_is_not_needed_is_ranked_only_where_time_could_tell(epsilon, mean_l
     codes = coder.encode(x, known)
     assert sum(ranked) < 0.95 * n
     ranked.clear()
+    private._current().seek()  # to the keystream, and not to words of the operating system
     private._current().secret = True  # as if its key were of the operating system
     assert np.array_equal(coder.encode(x, private), codes)
     assert sum(ranked) == n
