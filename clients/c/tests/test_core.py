@@ -166,7 +166,7 @@ NO_LEAK = re.compile(
     r"|another format|of format 1|a plan of format|are not whole|a name that stands twice"
     r"|letters?|values?|a row (with another total|that is longer)|tables? (in|that (no|stands))"
     r"|a total (that is no power|above 2\^62)|a table whose mean|2\^26 counters|more tables"
-    r"|two cubes|directions beside a cube"
+    r"|two cubes|directions beside a cube|two rules"
 )
 
 
