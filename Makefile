@@ -280,7 +280,7 @@ dist: $(VENV)/test.done  ## sdist, wheel and SBOM, built twice and compared, and
 	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/pyroma --min=8 dist/*.tar.gz
-	$(BIN)/pytest -m dist tests/tools/test_dist.py
+	$(BIN)/pytest -m dist tests/tools/test_dist.py tests/tools/test_installs.py
 
 test-public: $(VENV)/test.done  ## the files for a public repository, by the schemas of those who read them, and the conda recipe
 	$(BIN)/python -m pip install --quiet --group public

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import click
 
+from fedldp.errors import MissingExtra
+
 FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+PACKAGES_OF_THE_EXTRA = {"httptools", "prometheus_client", "starlette", "uvicorn"}
 
 
 class _Commands(click.Group):
@@ -23,6 +26,15 @@ class _Commands(click.Group):
 
             return job_group
         return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in PACKAGES_OF_THE_EXTRA:
+                raise
+            raise MissingExtra(package, "server", "fedldp-fleet") from error
 
 
 @click.group("server", cls=_Commands)
