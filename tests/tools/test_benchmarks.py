@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import bench
 import cases
+import flights
 import flower_mods
 import flower_noise
 import growth
@@ -258,3 +259,17 @@ def test_the_mods_of_flower_run_and_only_one_of_them_says_too_much(monkeypatch, 
     assert flower_mods.SECRET in loud
     assert flower_mods.SECRET not in quiet
     assert "accuracy" in capsys.readouterr().out
+
+
+def test_an_error_becomes_a_factor_of_vehicles():
+    """Errors of the default on the whole fleet, a half, ..., a 64th; one of them by chance less."""
+    curve = np.array([0.10, 0.12, 0.11, 0.14, 0.16, 0.18, 0.20])
+    assert [flights.factor(error, curve) for error in (0.09, 0.10)] == ["1 or less"] * 2
+    assert flights.factor(0.11, curve) == "1.4"  # halfway to the half
+    assert flights.factor(0.16, curve) == "16"
+    assert flights.factor(0.21, curve) == "more than 64"
+
+
+def test_the_converged_reference_is_far_below_the_base_rate():
+    """Of the flights, 0.237 are late."""
+    assert flights.converged(flights.parts_of(seed=1, vehicles=2000), "logistic") < 0.12
