@@ -170,7 +170,7 @@ def main() -> None:
     if page is not None:
         marks = r"(<!-- begin: installs -->\n).*(<!-- end: installs -->)"
         text = page.read_text("utf-8")
-        page.write_text(re.sub(marks, rf"\1{table}\2", text, flags=re.DOTALL), "utf-8")
+        page.write_text(re.sub(marks, rf"\1\n{table}\n\2", text, flags=re.DOTALL), "utf-8")
 
 
 if __name__ == "__main__":
