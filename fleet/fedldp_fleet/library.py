@@ -1,6 +1,6 @@
-"""What the fleet uses of the library that is not public: the only module that says where it is."""
+"""What the fleet, beside `common`, uses of the library that is not public: only they say where."""
 
-from fedldp._internal import owner, packing, toml
+from fedldp._internal import owner, packing
 from fedldp._internal.lazy import attribute_loader
 from fedldp._internal.science import scipy_module
 from fedldp._internal.text import counted, listed, or_none
@@ -16,5 +16,4 @@ __all__ = [
     "owner",
     "packing",
     "scipy_module",
-    "toml",
 ]

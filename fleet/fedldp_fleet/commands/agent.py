@@ -84,7 +84,7 @@ def init_command(folder: Path, operator: Path, schema: Path, **given: Any) -> No
         --schema schema.toml --vehicle car
     """  # noqa: D301
     from fedldp.budget import ledger
-    from fedldp_fleet.library import toml
+    from fedldp_fleet.common import toml
 
     if (folder / FILE).exists():
         raise DomainError(f"there is an agent in {folder} already.")

@@ -12,8 +12,8 @@ from typing import Any, TypeVar, final
 from fedldp.errors import DomainError
 from fedldp.signing import PrivateKey, PublicKey, PublicKeys
 from fedldp_fleet import engine
+from fedldp_fleet.common import toml
 from fedldp_fleet.engine import Engine
-from fedldp_fleet.library import toml
 from fedldp_fleet.mqtt import LARGEST_PACKET
 from fedldp_fleet.server import audit, certificates
 from fedldp_fleet.store import open_store
