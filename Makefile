@@ -190,7 +190,7 @@ bench-reproduce: $(VENV)/reproduction.done  ## what a run of the experiments cos
 	$(BIN)/python reproduction/benchmark.py
 
 bench-fleet: $(VENV)/test.done  ## what answers over HTTPS cost the server, beside a bare handler, and an agent of many
-	$(BIN)/python benchmarks/fleet.py
+	$(BIN)/python benchmarks/fleet.py --write docs/operations.md $(BENCH)
 
 bench-mqtt: $(VENV)/test.done  ## bytes that a vehicle sends and receives over MQTT: needs mosquitto
 	$(BIN)/python benchmarks/mqtt.py $(BENCH)

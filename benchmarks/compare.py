@@ -41,6 +41,11 @@ MEASURED = {  # by the tables of each name
     "engines": COUNTING,
     "scale": COUNTING,
     "flower-mods": ("fleet/fedldp_fleet/flower",),
+    "fleet": (
+        "fleet/fedldp_fleet/server",
+        "fleet/fedldp_fleet/store",
+        "fleet/fedldp_fleet/engine.py",
+    ),
     "mqtt": ("fleet/fedldp_fleet/mqtt.py", "fleet/fedldp_fleet/messages.py"),
     "ten-million": ("benchmarks/fleet_costs.json", "benchmarks/ten_million.py"),
 }
