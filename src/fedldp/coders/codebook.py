@@ -25,7 +25,7 @@ Words = npt.NDArray[np.uint64]
 
 DRAWN_NUMBERS = 1 << 15  # of all directions: random words are drawn for so many at a time
 _MOST_NUMBERS = 1 << 21  # of vectors that are encoded at a time
-_BLOCK = 1 << 16  # numbers of all directions that are computed at a time: they stay in the cache
+_BLOCK = 1 << 17  # numbers of all directions that are computed at a time: they stay in the cache
 
 _GOLDEN = np.uint64(vehicle.GOLDEN)
 _MIX = tuple(np.uint64(factor) for factor in vehicle.MIX)
