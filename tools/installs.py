@@ -81,6 +81,12 @@ CASES = (
         "pyarrow.parquet.write_table(pyarrow.table({'packet': [packet]}), 'reports.parquet')\n"
         "assert plan.count('reports.parquet').tally.reports == 1\n",
     ),
+    Case(
+        "fedldp[vss]",
+        "from fedldp.schema import vss\n"
+        "text = 'Vehicle.Speed: {type: sensor, datatype: float, unit: km/h}'\n"
+        "assert vss.read(text, is_yaml=True)['Vehicle.Speed'].unit == 'km/h'\n",
+    ),
     Case("fedldp[all]", "fedldp data info flights"),
     Case(
         "fedldp-vehicle",
