@@ -4,8 +4,10 @@ It prints the processor time of each turn as JSON, after one that does not count
 library of either commit, from the path.
 """
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,12 @@ MISSING = (ImportError, AttributeError, TypeError, fedldp.errors.FedLDPError)
 
 def _numbers(*shape: int) -> np.ndarray:
     return fedldp.source(2).uniform(shape)
+
+
+def _ledger() -> Any:
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return fedldp.Ledger.create(Path(folder, "ledger.db"), cap=8.0)
 
 
 def perturb() -> Work:
@@ -79,13 +87,13 @@ def estimate() -> Work:
 
 def answer() -> Work:
     plan = fedldp.Plan(fedldp.Schema.of(speed=(0, 50)), 0.001)
-    ledger = fedldp.Ledger.create(Path(tempfile.mkdtemp(), "ledger.db"), cap=8.0)
+    ledger = _ledger()
     vehicle, jobs = fedldp.Vehicle(ledger, "car-7"), iter(range(1 << 20))
     return lambda: [vehicle.answer(plan, {"speed": 30}, job=f"job {next(jobs)}") for _ in range(50)]
 
 
 def ledger_of_many() -> Work:
-    ledger = fedldp.Ledger.create(Path(tempfile.mkdtemp(), "ledger.db"), cap=8.0)
+    ledger = _ledger()
     names, jobs = [f"car-{number}" for number in range(VEHICLES)], iter(range(1 << 20))
 
     def release() -> None:
