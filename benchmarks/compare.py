@@ -31,15 +31,13 @@ LARGEST_LOSS = 1.10
 
 LIBRARY = ("src/fedldp",)
 COUNTING = ("src/fedldp/counting", "src/fedldp/results/tally.py")
-MEASURED = {  # by the tables of each name
-    "bench": LIBRARY,
-    "growth": LIBRARY,
-    "peers": LIBRARY,
+MEASURED = {  # by the tables of each name; all others measure the library
     "gpu": ("src/fedldp/learn", "src/fedldp/coders"),
     "flights": ("src/fedldp/learn", "src/fedldp/coders"),
     "regression": ("src/fedldp/learn",),
     "engines": COUNTING,
     "scale": COUNTING,
+    "fleet": ("fleet/fedldp_fleet",),
     "flower-mods": ("fleet/fedldp_fleet/flower",),
     "fleet": (
         "fleet/fedldp_fleet/server",
@@ -136,7 +134,14 @@ def stale_tables(folder: Path = ROOT) -> Iterator[str]:
             if named is None:
                 yield f"{table} does not name its commit."
                 continue
-            log = ["git", "log", "--oneline", f"{named[1]}..HEAD", "--", *MEASURED[name]]
+            log = [
+                "git",
+                "log",
+                "--oneline",
+                f"{named[1]}..HEAD",
+                "--",
+                *MEASURED.get(name, LIBRARY),
+            ]
             done = subprocess.run(log, cwd=folder, capture_output=True, text=True, check=False)
             if done.returncode:
                 yield f"{table} is of commit {named[1]}, which is not in this repository."
