@@ -37,7 +37,6 @@ MEASURED = {  # by the tables of each name; all others measure the library
     "regression": ("src/fedldp/learn",),
     "engines": COUNTING,
     "scale": COUNTING,
-    "fleet": ("fleet/fedldp_fleet",),
     "flower-mods": ("fleet/fedldp_fleet/flower",),
     "fleet": (
         "fleet/fedldp_fleet/server",
