@@ -113,7 +113,7 @@ def test_a_declaration_is_true_or_false(table, message):
 def test_the_columns_of_one_attribute_say_it_themselves():
     attribute = Within("year by model", YEAR, MODEL)
     assert [*attribute.declaration()] == ["of", "groups"]
-    with pytest.raises(DomainError, match="declare each of them constant"):
+    with pytest.raises(DomainError, match="declare constant of each of them"):
         Schema.of(**{"year by model": attribute.options() | {"constant": True}})
     written = json.loads(plan_of(attribute).to_json())
     written["schema"][0]["constant"] = True

@@ -174,7 +174,13 @@ READERS = {
 }
 JOBS = {"fedldp quantile job", "fedldp statistic job", "fedldp training job"}
 IGNORED = {"fedldp agent state", "fedldp clock"}  # as if it were not there
-PRINTED = {"fedldp error", "fedldp ledger overview", "fedldp quantile", "fedldp server status"}
+PRINTED = {
+    "fedldp error",
+    "fedldp ledger overview",
+    "fedldp quantile",
+    "fedldp server doctor",
+    "fedldp server status",
+}
 
 
 def test_there_is_a_reader_for_every_kind_of_document():

@@ -381,14 +381,14 @@ def status_command(folder: Path, as_json: bool) -> None:
 @click.argument("folder", type=FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def doctor_command(folder: Path, as_json: bool) -> None:
-    """Check folder, keys, certificates, store, disk, clock, addresses and broker.
+    """Check a server before it starts, or while it runs.
 
     \b
     fedldp server doctor server
     fedldp server doctor server --json
 
-    It changes nothing, whether the server runs or not. The exit status is 1 if
-    there is a problem.
+    It looks at folder, keys, certificates, store, disk, clock, addresses and
+    broker, and changes nothing. The exit status is 1 if there is a problem.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp_fleet.server import doctor
     from fedldp_fleet.server.folder import ServerFolder

@@ -92,7 +92,8 @@ class Within(Attribute):
 
     def __repr__(self) -> str:
         names = f"{self.of.name!r} within {self.groups.name!r}"
-        return f"<Within {self.name!r}: {names}, {len(self.labels)} labels>"
+        lasting = ", constant" if self.constant else ""
+        return f"<Within {self.name!r}: {names}, {len(self.labels)} labels{lasting}>"
 
     @property
     def columns(self) -> tuple[Attribute, ...]:
