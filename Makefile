@@ -65,7 +65,8 @@ test-vehicle: $(VENV)/test.done  ## the distribution without dependencies: its w
 
 # The tests of targets whose tools are missing are skipped, and say what to install: everything with
 # apt-get install gcc g++ clang libclang-rt-dev cppcheck musl-tools nodejs qemu-user qemu-system-arm gcc-arm-none-eabi \
-#   libnewlib-arm-none-eabi gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu gcc-s390x-linux-gnu
+#   libnewlib-arm-none-eabi gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu gcc-s390x-linux-gnu \
+#   libc6-dev-arm64-cross libc6-dev-riscv64-cross libc6-dev-s390x-cross
 test-c: $(VENV)/wasm.done  ## the vehicle in C: vectors, random plans, ledgers, on all targets at hand
 	$(BIN)/pytest -n auto --dist worksteal clients/c/tests
 

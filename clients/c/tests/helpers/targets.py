@@ -84,8 +84,9 @@ def _cortex(name, machine, cpu, *options):
     return Target(name, "arm-none-eabi-gcc", package, runner, (*flags, "-Wl,--gc-sections"), True)
 
 
-def _linux(name, triple, qemu, package):
-    return Target(name, f"{triple}-gcc", f"{package} qemu-user", (qemu,), ("-static",))
+def _linux(name, triple, qemu, port):
+    package = f"gcc-{triple} libc6-dev-{port}-cross qemu-user"
+    return Target(name, f"{triple}-gcc", package, (qemu,), ("-static",))
 
 
 TARGETS = {
@@ -95,9 +96,9 @@ TARGETS = {
         _cortex("cortex-m0", "microbit", "cortex-m0"),
         _cortex("cortex-m3", "lm3s6965evb", "cortex-m3"),
         _cortex("cortex-m4", "mps2-an386", "cortex-m4", "-mfloat-abi=soft"),
-        _linux("aarch64", "aarch64-linux-gnu", "qemu-aarch64", "gcc-aarch64-linux-gnu"),
-        _linux("riscv64", "riscv64-linux-gnu", "qemu-riscv64", "gcc-riscv64-linux-gnu"),
-        _linux("s390x", "s390x-linux-gnu", "qemu-s390x", "gcc-s390x-linux-gnu"),
+        _linux("aarch64", "aarch64-linux-gnu", "qemu-aarch64", "arm64"),
+        _linux("riscv64", "riscv64-linux-gnu", "qemu-riscv64", "riscv64"),
+        _linux("s390x", "s390x-linux-gnu", "qemu-s390x", "s390x"),
     )
 }
 WASM = WebAssembly("wasm", "zig", "nodejs", ("node", "--no-warnings", str(TESTS / "wasi.mjs")))
