@@ -123,6 +123,16 @@ class RandomPlans:
         )
         return self.random.choice(kinds)(name)
 
+    def declared(self, entry, *, ruled):
+        """Return an attribute that may be constant, and may have a rule for several rows."""
+        if "groups" in entry:
+            parts = {key: self.declared(entry[key], ruled=ruled) for key in ("of", "groups")}
+            return {**entry, **parts}
+        rules = vehicle.rules_of(entry)
+        if ruled and rules:
+            entry = {**entry, "rule": self.random.choice(rules)}
+        return {**entry, "constant": True} if self.random.random() < 0.2 else entry
+
     # Tables.
 
     def numbers_table(self):
@@ -192,7 +202,9 @@ class RandomPlans:
 
     def _document(self):
         names = [f"a{i}" for i in range(self.random.randint(1, 5))]
-        schema = [self.attribute(name) for name in names]
+        schema = [
+            self.declared(self.attribute(name), ruled=self.random.random() < 0.2) for name in names
+        ]
         parts, tables = [], []
         joint = self.random.random()
         if joint < 0.2:
@@ -339,7 +351,7 @@ class RandomPlans:
         return [word & (1 << 64) - 1 for word in words]
 
 
-FORMAT_2 = {"optional", "first", "buckets", "edges", "period", "of", "constant"}
+FORMAT_2 = {"optional", "first", "buckets", "edges", "period", "of", "constant", "rule"}
 
 
 class EdgeTape:
