@@ -52,6 +52,8 @@ _sync_data = getattr(os, "fdatasync", os.fsync)  # the size of a head never chan
 _MAGIC = b"fLDPhd1\n"
 _FIELDS = struct.Struct(">8s16sQ16s")
 _CHECKSUM_BYTES = 16
+_USED_BYTES = _FIELDS.size + _CHECKSUM_BYTES  # of a block; the others are zeros
+_ZEROS = bytes(_BLOCK_BYTES - _USED_BYTES)
 _LOCK_POLL_SECONDS = 0.002
 MODULUS = 1 << 128
 
@@ -313,16 +315,21 @@ def _marks(data: bytes) -> list[Mark | None]:
     return [_mark(block) for block in _blocks(data)]
 
 
+@lru_cache(maxsize=4)  # what is written is read again before the next commit
 def _block(mark: Mark) -> bytes:
     fields = _FIELDS.pack(_MAGIC, *mark)
     checksum = hashlib.blake2b(fields, digest_size=_CHECKSUM_BYTES).digest()
     return (fields + checksum).ljust(_BLOCK_BYTES, b"\0")
 
 
-@lru_cache(maxsize=16)  # three of the four blocks are those that were read or written before
 def _mark(block: bytes) -> Mark | None:
-    if len(block) != _BLOCK_BYTES:
+    if len(block) != _BLOCK_BYTES or block[_USED_BYTES:] != _ZEROS:
         return None
-    magic, *fields = _FIELDS.unpack_from(block)
+    return _used_mark(block[:_USED_BYTES])
+
+
+@lru_cache(maxsize=16)  # three of the four blocks are those that were read or written before
+def _used_mark(used: bytes) -> Mark | None:
+    magic, *fields = _FIELDS.unpack_from(used)
     mark = Mark(*fields)
-    return mark if magic == _MAGIC and _block(mark) == block else None
+    return mark if magic == _MAGIC and _block(mark).startswith(used) else None
