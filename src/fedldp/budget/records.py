@@ -191,7 +191,6 @@ _INSERT = """
     INSERT INTO releases (key, request, run, job, epsilon, answer, spent, repeated)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-_LAST = "SELECT MAX(number) FROM releases WHERE key = asked.key"
 _TOTALS = """
     SELECT key, spent FROM releases
     WHERE number IN (SELECT MAX(number) FROM releases GROUP BY key) ORDER BY key
@@ -272,27 +271,34 @@ def standings(
     Vehicles with the same standing share one object.
     """
     recent_from = first_recent(file, period)
-    of_job = "(SELECT COUNT(*) FROM releases WHERE job = given.job AND key = asked.key)"
-    before_period = (
-        f"(SELECT spent FROM releases WHERE number = ({_LAST} AND number < given.first))"  # noqa: S608
-    )
     standing_of: dict[str, Standing] = {}
     known: dict[tuple[object, ...], Standing] = {}
     for batch in batches(vehicle_ids):
-        query = f"""
-            WITH given (job, first) AS (VALUES (?, ?)), asked (key) AS (VALUES {_rows(batch)})
-            SELECT asked.key, last.spent, last.repeated, last.epsilon, last.job <> '',
-                former.spent, former.repeated,
-                {of_job if job else 0}, {before_period if period else "last.spent"}
-            FROM given, asked JOIN releases AS last ON last.number = ({_LAST})
-            LEFT JOIN releases AS former ON former.number = ({_LAST} AND number < last.number)
-        """  # noqa: S608 (nothing but question marks)
-        for key, *balance in file.execute(query, (job, recent_from, *batch)):
+        query = _standings_query(len(batch))
+        for key, *balance in file.execute(query, (*batch, job, recent_from)):
             stored = tuple(balance)
             if stored not in known or "" in stored:
                 known[stored] = _standing(file, key, stored, recent_from)
             standing_of[key] = known[stored]
     return standing_of
+
+
+@lru_cache(maxsize=2)  # one vehicle, and a whole batch
+def _standings_query(vehicles: int) -> str:
+    """Return the query for some vehicles, a job, and the first release that counts as recent."""
+    job, first = f"?{vehicles + 1}", f"?{vehicles + 2}"
+    last = "SELECT MAX(number) FROM releases WHERE key = asked.key"
+    return f"""
+        WITH asked (key) AS (VALUES {", ".join(["(?)"] * vehicles)})
+        SELECT asked.key, last.spent, last.repeated, last.epsilon, last.job <> '',
+            former.spent, former.repeated,
+            CASE {job} WHEN '' THEN 0 ELSE
+                (SELECT COUNT(*) FROM releases WHERE job = {job} AND key = asked.key) END,
+            CASE WHEN last.number < {first} THEN last.spent ELSE
+                (SELECT spent FROM releases WHERE number = ({last} AND number < {first})) END
+        FROM asked JOIN releases AS last ON last.number = ({last})
+        LEFT JOIN releases AS former ON former.number = ({last} AND number < last.number)
+    """  # noqa: S608 (nothing but question marks)
 
 
 def _standing(file: Readable, key: str, stored: tuple[Any, ...], recent_from: int) -> Standing:
@@ -520,10 +526,6 @@ def _sums(file: Readable, rows: Iterable[tuple[str, str, int]]) -> dict[str, Fra
 
 def _marks(some: Sequence[str]) -> str:
     return ", ".join("?" * len(some))
-
-
-def _rows(some: Sequence[str]) -> str:
-    return ", ".join(["(?)"] * len(some))
 
 
 def _constant_names(constant: str) -> tuple[str, ...]:
