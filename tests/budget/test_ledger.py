@@ -4,11 +4,13 @@ import contextlib
 import os
 import sqlite3
 from fractions import Fraction
+from functools import partial
 
 import pytest
 from ledger_victim import never
 from ledgers import open_ledger
 
+from fedldp.budget import records
 from fedldp.budget.ledger import Spending
 from fedldp.errors import BudgetError, DomainError, FedLDPError
 
@@ -112,6 +114,25 @@ def test_produce_may_look_but_not_release_or_close(path):
         ledger.close()
     with open_ledger(path, cap=1) as ledger:
         assert len(ledger.history()) == 1
+
+
+def test_early_bytes_are_produced_outside_the_transaction(ledger, path, monkeypatch):
+    looks = []
+    monkeypatch.setattr(
+        records, "standings", lambda *a, read=records.standings: looks.append(a) or read(*a)
+    )
+    early = partial(ledger.release, "car", 0.25, early=True)
+    with open_ledger(path, cap=1) as other:
+        assert early("1", lambda: b"a") == b"a"
+        assert len(looks) == 1  # nothing has changed since
+        assert early("1", never) == b"a"
+        assert early("2", lambda: other.release("bus", 1, "2", lambda: b"b")) == b"b"
+        assert early("3", lambda: other.release("car", 0.25, "3", lambda: b"c") + b"!") == b"c"
+        with pytest.raises(BudgetError, match="has spent 1 of its cap"):
+            early("4", lambda: other.release("car", 0.25, "5", lambda: b"d"))
+        with pytest.raises(DomainError, match="must return bytes"):
+            ledger.release("van", 1, "6", lambda: "text", early=True)
+    assert ledger.totals() == {"bus": 1, "car": 1}
 
 
 def test_many_vehicles_answer_in_one_transaction(ledger):

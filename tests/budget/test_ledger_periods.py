@@ -67,6 +67,19 @@ def test_a_clock_that_is_set_back_never_forgets(tmp_path, clock):
         assert ledger.recent() == {}
 
 
+def test_a_clock_that_is_set_back_while_bytes_are_produced_never_forgets(tmp_path, clock):
+    def set_back():
+        clock[0] -= 3600
+        return b"report"
+
+    with open_ledger(tmp_path / "ledger", cap=10, period=HOUR) as ledger:
+        spend(ledger, 1, "first")
+        clock[0] += 3601
+        with pytest.raises(BudgetError, match="may spend in 3600 seconds"):
+            ledger.release("car", 1, "second", set_back, early=True)
+        assert ledger.spent("car") == 1
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 4)), max_size=25))
 def test_no_window_holds_more(tmp_path_factory, steps):

@@ -240,6 +240,7 @@ class Ledger:
         entry: str = "",
         question: bytes | None = None,
         former: Sequence[Request] = (),
+        early: bool = False,
     ) -> bytes:
         """Return the bytes that answer a request: stored ones, or new ones that are paid for.
 
@@ -274,6 +275,10 @@ class Ledger:
             A hash of all that is asked. If it is given, there is one question for each request.
         former
             Other names of the same question, under which earlier versions have stored answers.
+        early
+            Whether `produce` is called before the transaction, in which others wait: it may take
+            long. If somebody else has meanwhile stored an answer, or spent the budget, what it
+            returned is dropped.
 
         Returns
         -------
@@ -306,8 +311,17 @@ class Ledger:
         _text(vehicle_id, "vehicle_id")
         cost, job = _number(epsilon, "epsilon"), check_job(job)
         request = _request(request, entry)
-        with self._file.transaction():
-            before = self._before(vehicle_id, cost, request, job, constant, question, former)
+        asked = vehicle_id, cost, request, job, constant, question, former
+        seen, before = None, None
+        if early:
+            with self._file.view() as seen:
+                before = self._before(*asked)
+            is_new = before.stored is None and not before.kept
+            produce = _called(produce) if is_new else _lost_answer
+        with self._file.transaction() as now:
+            # With a period, what counts also depends on the clock.
+            if before is None or now != seen or self.period is not None:
+                before = self._before(*asked)
             answer = before.stored
             if answer is None:
                 answers = before.kept or {vehicle_id: produce()}
@@ -333,9 +347,6 @@ class Ledger:
         former: Sequence[Request] = (),
     ) -> bool:
         """Return whether `release` would call `produce` now. Nothing is spent, and nobody waits.
-
-        Producing bytes may take long, and others wait for the transaction in which it happens. So
-        ask this first, produce the bytes, and let `release` decide again.
 
         Parameters
         ----------
@@ -996,6 +1007,15 @@ def _in_order(drawn: Iterable[int]) -> tuple[int, ...]:
     if not periods or periods[0] < 1:
         raise DomainError(f"draw must return whole numbers from 1 on; got {periods!r}.")
     return periods
+
+
+def _called(produce: Produce) -> Produce:
+    answer = produce()
+    return lambda: answer
+
+
+def _lost_answer() -> bytes:
+    raise DomainError("the ledger has lost an answer that it had a moment ago.")
 
 
 def _text(value: object, name: str) -> str:

@@ -546,13 +546,15 @@ class Vehicle:
         False
         """
         drawn, failure, read = b"", "", None if callable(row) else row
-        if self._needs_answer(question, question.request):
-            # Reading may take minutes, and drawing seconds: not inside a transaction. Nothing
-            # leaves before it is paid for.
+
+        def draw() -> bytes:
+            nonlocal drawn, read, failure
             before = nonce()
             record, read, failure = _drawn_record(question.plan, row)
             drawn = before + record
-        stored = self._release(question, run, drawn)
+            return drawn
+
+        stored = self._release(question, run, draw)
         known, record = question.split_answer(stored)
         answer = PaidAnswer(
             question.packet(record),
@@ -607,28 +609,25 @@ class Vehicle:
             former=question.former,
         )
 
-    def _release(self, question: PlanQuestion, run: str, drawn: bytes) -> bytes:
+    def _release(self, question: PlanQuestion, run: str, draw: Callable[[], bytes]) -> bytes:
         return self.ledger.release(
             self.vehicle_id,
             question.plan.epsilon,
             question.request,
-            lambda: drawn or _missing_answer(),
+            draw,
             run=run,
             job=question.job or None,
             constant=question.constant,
             entry=question.entry,
             question=question.content if question._is_of_round else None,
             former=question.former,
+            early=True,  # reading may take minutes, and drawing seconds
         )
 
     def _nonce(self, question: PlanQuestion) -> bytes:
         """Return a nonce for an answer that an earlier version has stored without one."""
         names = vehicle.canonical([self.vehicle_id, question.request])
         return sha256(self.ledger.identity + names.encode()).digest()[:NONCE_BYTES]
-
-
-def _missing_answer() -> bytes:
-    raise DomainError("the ledger has lost an answer that it had a moment ago.")
 
 
 def _check_plan(plan: AnyPlan, ledger: Ledger) -> vehicle.Plan:

@@ -230,13 +230,14 @@ class Database:
             self._connect()
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[Record | None]:
         """Run a transaction, which is complete or has no effect, and is on disk at the end.
 
         Yields
         ------
-        None
-            Nothing. If the block raises an error, nothing is committed.
+        Record or None
+            For a file with a head, what `view` yields: if it is the same, the file is too. If the
+            block raises an error, nothing is committed.
 
         Raises
         ------
@@ -249,9 +250,9 @@ class Database:
         """
         with self.reading():
             self._refuse_transaction()
-            with self._counted_transaction():
+            with self._counted_transaction() as record:
                 self._version()  # a newer program may have migrated the file since it was opened
-                yield
+                yield record
             self._refuse_another_file()
 
     def _change_record(self, change: Callable[[Record], Record | None]) -> None:
@@ -265,17 +266,17 @@ class Database:
     @contextlib.contextmanager
     def _counted_transaction(
         self, change: Callable[[Record], Record | None] | None = None
-    ) -> Iterator[None]:
+    ) -> Iterator[Record | None]:
         """Run a transaction whose rows are added to the record, to the head, and to a mirror."""
         if not self._kind.head_since:
             with self._undone():
                 self.execute("BEGIN IMMEDIATE")
-                yield
+                yield None
                 self.execute("COMMIT")
             return
         with self._locked_transaction() as record, self._mirrored_transaction(record) as mirror:
             self._added.begin(keep=mirror is not None)
-            yield
+            yield record
             changed = None if change is None else change(record)
             if changed is None and not self._added.count:
                 self.execute("COMMIT")
@@ -449,13 +450,14 @@ class Database:
         return _GATE
 
     @contextlib.contextmanager
-    def view(self) -> Iterator[None]:
+    def view(self) -> Iterator[Record | None]:
         """Read one state of the file, without waiting for those who write.
 
         Yields
         ------
-        None
-            Nothing. What others commit meanwhile is not seen.
+        Record or None
+            For a file with a head, what every commit changes. What others commit meanwhile is not
+            seen.
 
         Raises
         ------
@@ -479,7 +481,7 @@ class Database:
             self._refuse_transaction()
             with self._undone():
                 self.execute("BEGIN")
-                yield
+                yield self._record() if self._kind.head_since else None
 
     def _refuse_transaction(self) -> None:
         if self._in_transaction():
