@@ -227,6 +227,11 @@ def test_a_public_key_has_one_form(text):
         PublicKey.from_text(text)
 
 
+def test_a_public_key_of_another_format_is_told_what_is_expected():
+    with pytest.raises(WireError, match="expected one line, 'ed25519 <base64 of 32 bytes>'"):
+        PublicKey.from_text("-----BEGIN PUBLIC KEY-----")
+
+
 def test_several_keys_are_a_file(tmp_path):
     """While keys change, the old one and the new one are valid."""
     both = PublicKeys((KEY.public, OTHER.public))

@@ -113,11 +113,13 @@ class PublicKey:
             If it is not such a line.
         """
         with documents.reading("public key", ". Give a file such as operator.pub."):
-            key = cls(
-                base64.b64decode(text.rstrip("\n").removeprefix(_KEY_KIND)[1:], validate=True)
-            )
+            expected = f"expected one line, '{_KEY_KIND} <base64 of 32 bytes>'"
+            kind, _, encoded = text.rstrip("\n").partition(" ")
+            if kind != _KEY_KIND:
+                raise ValueError(expected)
+            key = cls(base64.b64decode(encoded, validate=True))
             if len(key.raw) != 32 or key.text != text.rstrip("\n"):
-                raise ValueError(f"expected one line, '{_KEY_KIND} <base64 of 32 bytes>'")
+                raise ValueError(expected)
             if key_point(key.raw) is None:
                 raise ValueError("it is not a point of the curve in its only form, of large order")
         return key
