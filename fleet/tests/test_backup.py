@@ -108,19 +108,20 @@ def test_a_training_goes_on_from_the_second_place(server, party, tmp_path, new_d
 
 
 def test_a_backup_is_complete_and_secret(server, tmp_path):
-    backup.back_up(server.folder, tmp_path / "backup")
-    assert stat.S_IMODE((tmp_path / "backup").stat().st_mode) == 0o700
+    target = tmp_path / "backups/monday"
+    backup.back_up(server.folder, target)
+    assert stat.S_IMODE((target).stat().st_mode) == 0o700
     names = {path.name for path in server.path.iterdir()} - {"server.db-wal", "server.db-shm"}
-    assert {path.name for path in (tmp_path / "backup").iterdir()} >= {
+    assert {path.name for path in (target).iterdir()} >= {
         name for name in names if not name.startswith(".")
     }
-    for path in (tmp_path / "backup").iterdir():
+    for path in (target).iterdir():
         if path.suffix in (".key", ".db"):
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(DomainError, match="expected a new folder"):
-        backup.back_up(server.folder, tmp_path / "backup")
+        backup.back_up(server.folder, target)
     with pytest.raises(DomainError, match="expected a new or empty folder"):
-        backup.restore(tmp_path / "backup", server.path)
+        backup.restore(target, server.path)
     with pytest.raises(DomainError, match="is not the folder of a server"):
         backup.restore(tmp_path / "second", tmp_path / "new")
 

@@ -39,6 +39,7 @@ def back_up(folder: ServerFolder, target: Path) -> None:
     """Copy a server into a new folder, while it runs or not."""
     if target.exists():
         raise DomainError(f"expected a new folder for the backup; {target} exists.")
+    target.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = files.new_folder(target.resolve().parent, ".backup-")
     try:
         shutil.copytree(
