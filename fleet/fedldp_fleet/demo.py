@@ -58,16 +58,22 @@ def run_demo(rows: int | None, *, page: bool, output: Path | None, as_json: bool
     if output is not None and output.exists():
         raise DomainError(f"expected a new folder; {output} exists. Choose another name.")
     folder.mkdir(parents=True, exist_ok=True)
-    with Status() as status:
-        began = time.monotonic()
-        document = _Demo(folder, status).run(rows or ROWS, page=page)
+    status, began = Status(), time.monotonic()
+    demo = _Demo(folder, status)
+    with demo.stopping():
+        with status:
+            document = demo.run(rows or ROWS)
         document["seconds"] = time.monotonic() - began
+        if as_json:
+            click.echo(json.dumps(document, indent=2))
+        else:
+            console().print(_render(document))
+        if page:
+            with contextlib.suppress(KeyboardInterrupt):
+                status.note("The live page stays until Ctrl-C.")
+                threading.Event().wait()
     if output is None:
         shutil.rmtree(folder)
-    if as_json:
-        click.echo(json.dumps(document, indent=2))
-    else:
-        console().print(_render(document))
 
 
 @final
@@ -80,26 +86,23 @@ class _Demo:
         self._agents = [folder / f"agent-{number}" for number in range(1, AGENTS + 1)]
         self._processes: dict[Path, subprocess.Popen[bytes]] = {}
 
-    def run(self, rows: int, *, page: bool) -> dict[str, Any]:
+    def run(self, rows: int) -> dict[str, Any]:
+        """Run all but the server to the end: the live page stays."""
         self._status.stage("Reading the flights")
         flights = datasets.load("flights", rows=rows)
         fleet, public = flights.split(_HOLDOUT)
         shares = [fleet.take(slice(start, None, AGENTS)) for start in range(AGENTS)]
         address, page_address = (f"{_HOST}:{port}" for port in _free_ports(2))
-        with self._stopping():
-            self._make_server(address, page_address)
-            for agent, share in zip(self._agents, shares, strict=True):
-                self._make_agent(agent, share, f"https://{address}")
-            self._add_job(flights, len(fleet))
-            self._wait_for(lambda: self._look()[0].state == RUNNING, "the server opens the job")
-            for agent in self._agents:
-                self._start("agent", agent)
-            self._status.note(f"The live page is http://{page_address}/")
-            row = self._finished()
-            if page:
-                self._status.note("Done. The live page stays until Ctrl-C.")
-                with contextlib.suppress(KeyboardInterrupt):
-                    threading.Event().wait()
+        self._make_server(address, page_address)
+        for agent, share in zip(self._agents, shares, strict=True):
+            self._make_agent(agent, share, f"https://{address}")
+        self._add_job(flights, len(fleet))
+        self._wait_for(lambda: self._look()[0].state == RUNNING, "the server opens the job")
+        for agent in self._agents:
+            self._start("agent", agent)
+        self._status.note(f"The live page is http://{page_address}/")
+        row = self._finished()
+        self._stop(self._agents)  # their ledgers are read
         model = Model.from_json(row.result)
         return {
             "job": JOB,
@@ -171,19 +174,24 @@ class _Demo:
             )
 
     @contextlib.contextmanager
-    def _stopping(self) -> Iterator[None]:
+    def stopping(self) -> Iterator[None]:
+        """Stop all processes in the end."""
         try:
             yield
         finally:
-            self._status.stage("Stopping all processes")
-            for process in self._processes.values():
-                process.terminate()
-            for process in self._processes.values():
-                try:
-                    process.wait(_STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            self._stop([*self._processes])
+
+    def _stop(self, folders: list[Path]) -> None:
+        self._status.stage(f"Stopping {', '.join(folder.name for folder in folders)}")
+        stopping = [self._processes.pop(folder) for folder in folders]
+        for process in stopping:
+            process.terminate()
+        for process in stopping:
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def _wait_for(self, holds: Callable[[], object], what: str) -> None:
         until = time.monotonic() + _PATIENCE_SECONDS

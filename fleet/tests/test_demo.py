@@ -45,7 +45,10 @@ def test_its_page_stays_until_it_is_told_to_end():
     with urllib.request.urlopen(f"{page}status.json") as reply:
         [job] = json.load(reply)["jobs"]
     assert (job["name"], job["state"]) == ("flights", "done")
-    process.send_signal(signal.SIGINT)
-    shown, _ = process.communicate()
-    assert process.returncode == 0
+    shown = ""
+    while "seconds" not in shown:  # before it is told to end
+        shown += process.stdout.readline()
     assert "vehicles that answered twice │ 0" in shown
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 0
