@@ -1,10 +1,13 @@
 """What the doctor of an agent finds, and that it spends nothing."""
 
+import json
+
 import pytest
 from click.testing import CliRunner
-from engine_cases import OPERATOR
+from engine_cases import OPERATOR, PLAN
 from fleet_server import running
 
+from fedldp import Vehicle
 from fedldp.budget.ledger import Ledger
 from fedldp.cli.app import fedldp
 from fedldp_fleet.agent import service
@@ -58,6 +61,23 @@ def test_each_finding_is_a_sentence(agent, tmp_path):
     assert "does not know this agent, or has revoked it" in said
     (tmp_path / "operator.pub").write_text("no key")
     assert "operator:" in doctor(folder)[1]
+
+
+def test_the_status_can_be_read(agent):
+    folder, _ = agent
+    with Ledger(folder / "ledger.db", 4) as ledger:
+        Vehicle(ledger, "1").answer(PLAN, {"speed": 31, "load": 0.5, "late": "no"}, job="spring")
+    state = {"format": service.STATE_FORMAT, "since": 0, "last_call": 60, "next_call": None}
+    (folder / service.STATE).write_text(json.dumps(state))
+    said = CliRunner().invoke(fedldp, ["agent", "status", str(folder)]).output
+    for line in (
+        "running: no",
+        "last call: 1970-01-01 00:01:00 UTC",
+        "next call: never",
+        "left: epsilon 2.0 (vehicles: 1)",
+        "jobs: spring (answers: 1)",
+    ):
+        assert line in said.splitlines()
 
 
 def test_a_lost_ledger(agent):

@@ -102,7 +102,7 @@ def test_a_fleet_works_in_its_units(parts, tmp_path):
     assert f"spring: done: all rounds are done. Round 1 of 1, {VEHICLES} of {VEHICLES}" in said, (
         said
     )
-    assert "running: True" in said
+    assert "running: yes" in said
     assert f'fedldp_agent_answers_total{{fedldp_job="spring"}} {VEHICLES}\n' in said, said
     assert "fedldp_agent_running 1.0\n" in said
     assert "metrics: 644\n" in said

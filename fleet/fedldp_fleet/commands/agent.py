@@ -1,5 +1,6 @@
 """`fedldp agent`: the vehicles of one owner take part in the jobs of a server."""
 
+import datetime
 import json
 import os
 import sys
@@ -234,10 +235,26 @@ def status_command(folder: Path, as_json: bool, as_metrics: bool) -> None:
         click.echo(json.dumps(document | {"attention": attention}))
     else:
         for name, value in document.items():
-            click.echo(f"{name.replace('_', ' ')}: {value}")
+            click.echo(f"{name.replace('_', ' ')}: {_readable(name, value)}")
         for line in attention:
             click.echo(f"attention: {line}")
     sys.exit(1 if attention else 0)
+
+
+def _readable(name: str, value: Any) -> str:
+    """Write an entry of the status for people."""
+    if value is None:
+        return "never"
+    if name in ("since", "last_call", "next_call"):
+        return f"{datetime.datetime.fromtimestamp(value, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if name.startswith("disk"):
+        return f"{value / 1e9:,.1f} GB"
+    if name == "left":
+        lefts = (f"epsilon {left} (vehicles: {count:,})" for left, count in value.items())
+        return ", ".join(lefts) or "all"
+    if name == "jobs":
+        return ", ".join(f"{job} (answers: {count:,})" for job, count in value.items()) or "none"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else f"{value}"
 
 
 @agent_group.command("doctor")
@@ -272,7 +289,7 @@ def rotate_command(folder: Path) -> None:
     road = service.https_road(folder / NETWORK)
     road.rotate()
     road.close()
-    click.echo("The agent has a new secret. The old one works until the new one is used.")
+    click.echo("Restart the agent: it has a new secret. The old one works until then.")
 
 
 @agent_group.command("transparency")
