@@ -263,7 +263,10 @@ class Desk:
             except Exception as error:
                 trouble = f"a step failed, and is tried again: {error}"
             if trouble != self._trouble:
-                (_LOG.error if trouble else _LOG.info)(trouble or "steps succeed again")
+                if trouble:
+                    _LOG.error(trouble)
+                elif self._trouble:
+                    _LOG.info("steps succeed again")
                 with contextlib.suppress(Exception):  # the disk may be full: it is in the log
                     await loop.run_in_executor(self._thread, self._tell, trouble)
                 self._trouble = trouble
