@@ -93,8 +93,9 @@ def init_command(
     fedldp server init server --database postgresql://fedldp@db/fleet \\
       --behind-proxy
 
-    Agents need ca.pem, server.pub and operator.pub. Without --operator, the
-    folder gets operator.key: move it to a machine that is not online.
+    Agents need ca.pem and operator.pub; who signs jobs needs server.pub. Without
+    --operator, the folder gets operator.key: move it to a machine that is not
+    online.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp.signing import PublicKey
     from fedldp_fleet.server import folder as folders
