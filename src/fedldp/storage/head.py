@@ -312,7 +312,7 @@ def _blocks(data: bytes) -> list[bytes]:
 
 
 def _marks(data: bytes) -> list[Mark | None]:
-    return [_mark(block) for block in _blocks(data)]
+    return [_mark(data, start) for start in range(0, len(data), _BLOCK_BYTES)]
 
 
 @lru_cache(maxsize=4)  # what is written is read again before the next commit
@@ -322,10 +322,9 @@ def _block(mark: Mark) -> bytes:
     return (fields + checksum).ljust(_BLOCK_BYTES, b"\0")
 
 
-def _mark(block: bytes) -> Mark | None:
-    if len(block) != _BLOCK_BYTES or block[_USED_BYTES:] != _ZEROS:
-        return None
-    return _used_mark(block[:_USED_BYTES])
+def _mark(data: bytes, start: int) -> Mark | None:
+    end = start + _USED_BYTES
+    return _used_mark(data[start:end]) if data.startswith(_ZEROS, end) else None
 
 
 @lru_cache(maxsize=16)  # three of the four blocks are those that were read or written before
