@@ -257,7 +257,7 @@ def test_a_forecast():
     flights = "train", "--data", "flights", "--task", "logistic", "--seed", 1, "--epsilon", 4
     output = " ".join(run(*flights, "--rows", 2000, "--forecast").stdout.split())
     assert "1,800 vehicles with epsilon = 4, each asked once, in 52 rounds." in output
-    assert "which beats the base rate" in output
+    assert "5 of 5 trainings beat the base rate" in output
     found = document(*flights, "--rows", 2000, "--forecast", "--vehicles", 10_000)
     assert (found["vehicles"], len(found["weights"]), len(found["errors"])) == (10_000, 36, 5)
     assert max(found["errors"]) < found["base_rate"]
@@ -398,9 +398,19 @@ def test_options_of_networks_are_for_networks():
     for options in (("--hidden", 3), ("--activation", "relu")):
         said = refused(*LATE, *HMTP, "--epsilon", 4, *options)
         assert "--hidden and --activation are for --task mlp" in said
-    for task in ("mlp", "multiclass"):
-        said = refused(*FILE, "--target", "late", "--task", task, "--epsilon", 4, "--forecast")
-        assert "--forecast is for linear, logistic and svm" in said
+
+
+def test_forecasts_of_several_labels_and_of_networks():
+    ask = *FILE, "--target", "late", "--epsilon", 4, "--forecast", "--seed", 1
+    several = document(*ask, "--task", "multiclass")
+    assert several["score_noise"] < several["score_spread"]
+    assert several["weights"]
+    assert "weights should rise above the noise" in run(*ask, "--task", "multiclass").stdout
+    network = document(*ask, "--task", "mlp")
+    assert (network["score_noise"], network["weights"]) == (None, {})
+    assert len(network["errors"]) == 5
+    said = refused(*ask, "--task", "mlp", "--vehicle", "car")
+    assert "leave out --vehicle" in said
 
 
 def test_a_network_of_a_file():

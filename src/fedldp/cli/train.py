@@ -228,7 +228,8 @@ def train_command(
     refuses such a file. A missing target is always refused.
 
     --forecast asks no vehicle. The rows that --holdout keeps apart stand for
-    public data that are like the fleet's; the training is simulated on them.
+    public data that are like the fleet's; the training is simulated on them. Of
+    networks it says no more than that.
 
     --paper follows the paper exactly: its Algorithm 1 with plain gradient
     steps, the sum of the answers divided by the size of the group, its
@@ -274,8 +275,11 @@ def train_command(
     if only_forecast:
         if paper:
             raise click.UsageError("--forecast is about the defaults: leave out --paper.")
-        if not isinstance(test, Linear) or test.objective.outputs > 1:
-            raise click.UsageError("--forecast is for linear, logistic and svm.")
+        if test.vehicle_rows is not None and isinstance(test, Layered):
+            raise click.UsageError(
+                "--forecast of a network is a simulation on one row for each vehicle: leave out "
+                "--vehicle."
+            )
         chosen["optimizer"] = settings.optimizer
         _forecast(settings, chosen, test, vehicles or len(work), seed, as_json=as_json)
         return
@@ -407,7 +411,7 @@ def _mechanism_name(settings: Settings) -> str:
 def _forecast(
     settings: Settings,
     chosen: dict[str, Any],
-    public: Linear,
+    public: Supervised,
     vehicles: int,
     seed: int | None,
     *,
@@ -416,12 +420,13 @@ def _forecast(
     """Say what to expect of a training."""
     if not isinstance(public.examples, Surveyed):
         raise click.UsageError("--forecast needs a data set or a file.")
+    task = cast(Linear | Layered, public)
     predicted = forecast(
         public.examples.encoding.schema,
         settings.budget,
         vehicles,
-        objective=public.objective.name,
-        public=None if public.vehicle_rows is not None else public,
+        objective=public.objective,
+        public=None if public.vehicle_rows is not None else task,
         source=source(seed),
         **chosen,
     )
@@ -433,8 +438,8 @@ def _forecast(
         "vehicles": predicted.vehicles,
         "rounds": predicted.rounds,
         "survey": predicted.survey,
-        "score_noise": predicted.score_noise,
-        "score_spread": predicted.score_spread,
+        "score_noise": predicted.score_noise if predicted.names else None,
+        "score_spread": predicted.score_spread if predicted.names else None,
         "needed": predicted.needed,
         "needed_to_beat": predicted.needed_to_beat,
         "weights": {

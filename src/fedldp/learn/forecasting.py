@@ -1,7 +1,9 @@
 """What to expect of a training before any vehicle is asked.
 
-From the schema, epsilon and the number of vehicles follows the noise of each weight: it depends on
-the plan and on public priors alone. Where public rows are given, the training is simulated on them.
+From the schema, epsilon and the number of vehicles follows the noise of each weight of a linear
+model: it depends on the plan and on public priors alone. Where public rows are given, the training
+is simulated on them. That is all there is for a network with layers: how its loss bends is not
+known before.
 """
 
 from collections.abc import Callable
@@ -21,7 +23,7 @@ from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective
 from fedldp.learn.objectives import objective as objective_of
 from fedldp.learn.settings import Settings
-from fedldp.learn.tasks import Linear
+from fedldp.learn.tasks import Layered, Linear
 from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
 from fedldp.randomness import source as source_of
@@ -30,7 +32,7 @@ from fedldp.schema.schema import Schema
 PRECISION = 0.1  # of a score: how far noise moves it, as a share of how far a model moves it
 TOO_NOISY = 1 / 2  # the precision from which on `fit` warns: a model hardly beats the base rate
 BEATS = 1 / 3  # the precision from which on a model beats the base rate, as a rule
-_SLOPE = 0.25  # the mean slope of a model that predicts well: its noise is forecast for this one
+_SLOPE = 0.5  # of a model that predicts well, as a share of the first: noise is forecast for it
 _MOST = 1 << 40  # vehicles that are searched for
 NARROWEST = 1 / 64  # the smallest spread on the scale of [-1, 1] that a survey can find
 _ROWS = 10_000  # that are enough to estimate a spread
@@ -54,9 +56,10 @@ class Forecast:
     survey : {"scale", "whiten"} or None
         What a part of the vehicles is asked first.
     names : tuple of str
-        The names of the features.
+        The names of the features; none for a network with layers, whose noise is only simulated.
     deviations : ndarray of shape (features,)
         The standard deviation of each weight that the noise of all reports leaves, without a prior.
+        With several labels it is the same for the weights of each label.
     priors : ndarray of shape (features,)
         How large each weight may be.
     squares : ndarray of shape (features,)
@@ -71,6 +74,8 @@ class Forecast:
         The errors of trainings that were simulated on public rows.
     base_rate : float, optional
         The base rate of the public rows.
+    outputs : int, default=1
+        The number of scores: one, or one for each of several labels.
 
     Examples
     --------
@@ -93,11 +98,17 @@ class Forecast:
     needed_to_beat: int | None
     errors: Floats | None = None
     base_rate: float | None = None
+    outputs: int = 1
+
+    @property
+    def weights(self) -> int:
+        """How many weights a linear model has."""
+        return len(self.names) * self.outputs
 
     @property
     def learnable(self) -> int:
         """How many weights have less noise than they may be large."""
-        return int((self.deviations < self.priors).sum())
+        return int((self.deviations < self.priors).sum()) * self.outputs
 
     @property
     def score_noise(self) -> float:
@@ -111,35 +122,46 @@ class Forecast:
         return float(np.sqrt((self.priors**2 * self.squares).sum()))
 
     def __str__(self) -> str:
-        d = len(self.names)
-        surveyed_for = {"scale": "centres and scales", "whiten": "centres, scales and correlations"}
-        first = "Nobody is surveyed."
+        surveyed_for = {"scale": "centers and scales", "whiten": "centers, scales and correlations"}
+        first = ""
         if self.survey is not None:
-            first = f"A part is asked first about the {surveyed_for[self.survey]} of its numbers."
+            first = f" Some are asked about {surveyed_for[self.survey]} of the numbers first."
         lines = [
             f"{self.vehicles:,} vehicles with epsilon = {self.epsilon:g}, each asked once, in "
-            f"{self.rounds} rounds. {first}",
-            f"Of {d} weights, {self.learnable} have less noise than they may be large; the others "
-            "will stay near 0.",
-            f"Noise moves a typical score by {self.score_noise:.2g}, where a model moves it by up "
-            f"to {self.score_spread:.2g}.",
+            f"{self.rounds} rounds.{first}",
+            *(self._about_noise() if self.names else ()),
         ]
-        for number, what in (
-            (self.needed, f"To make that at most {self.precision:.0%}"),
-            (self.needed_to_beat, "To beat the base rate, if the attributes tell of the target"),
-        ):
-            count = "no number of vehicles is enough" if number is None else f"{number:,} vehicles"
-            enough = number is not None and number <= self.vehicles
-            lines.append(f"{what}: {count}. {'Expect that.' if enough else 'Do not expect that.'}")
         if self.errors is not None and self.base_rate is not None:
-            mean = float(self.errors.mean())
-            verb = "beats" if mean < self.base_rate else "does not beat"
+            beat = int((self.errors < self.base_rate).sum())
             lines.append(
-                f"Simulated on the public rows, the error is {mean:.4g} on average and "
-                f"{self.errors.max():.4g} at worst, which {verb} the base rate of "
-                f"{self.base_rate:.4g}."
+                f"Simulated on the public rows, the error is {self.errors.mean():.4g} on average "
+                f"and {self.errors.max():.4g} at worst; {beat} of {len(self.errors)} trainings beat "
+                f"the base rate of {self.base_rate:.4g}."
             )
         return "\n".join(lines)
+
+    def _about_noise(self) -> tuple[str, ...]:
+        """Return the sentences about a linear model's weights and scores."""
+        others = self.weights - self.learnable
+        near_zero = f"; the other {others} will stay near 0" if others else ""
+        share, have = self.score_noise / self.score_spread, f"you have {self.vehicles:,}."
+        enough = f"No number of vehicles is enough for {self.precision:.0%}."
+        if self.needed is not None:
+            need = "You need" if self.needed <= self.vehicles else "You would need"
+            enough = f"{need} {self.needed:,} vehicles for {self.precision:.0%}; {have}"
+        beat = "No number of vehicles is enough for a model that beats the base rate."
+        if self.needed_to_beat is not None:
+            expect = "Expect" if self.needed_to_beat <= self.vehicles else "Do not expect"
+            beat = (
+                f"{expect} a model that beats the base rate: it needs about "
+                f"{self.needed_to_beat:,} vehicles, and attributes that tell of the target; {have}"
+            )
+        return (
+            f"{self.learnable} of {self.weights} weights should rise above the noise{near_zero}.",
+            f"Noise moves a typical score by {self.score_noise:.2g}, {share:.0%} of what a model "
+            f"moves it ({self.score_spread:.2g}). {enough}",
+            beat,
+        )
 
 
 def forecast(
@@ -147,9 +169,9 @@ def forecast(
     epsilon: float,
     vehicles: int,
     *,
-    objective: str = "logistic",
+    objective: str | Objective = "logistic",
     precision: float = PRECISION,
-    public: Linear | None = None,
+    public: Linear | Layered | None = None,
     repeats: int = 5,
     source: Source | None = None,
     **options: Any,
@@ -163,13 +185,13 @@ def forecast(
     epsilon, vehicles
         The budget of each vehicle, and how many there are.
     objective
-        "logistic", "squared" or "hinge".
+        "logistic", "squared", "hinge", or for several labels `Softmax` with their number.
     precision
         How far noise may move a typical score, as a share of how far a model moves it.
     public
         Public rows that are like the fleet's, as a task. The training is simulated on as many
         vehicles as the fleet has, drawn from nine tenths of them with replacement, and measured on
-        the rest.
+        the rest. A task with layers is the network that is trained, instead of a linear model.
     repeats, source
         How often that is simulated, and the randomness for it.
     **options
@@ -188,37 +210,72 @@ def forecast(
     >>> few.score_noise > 10 * many.score_noise
     True
     >>> print(many)
-    1,000,000 vehicles with epsilon = 1, each asked once, in 260 rounds. A part is asked first ...
-    Of 5 weights, 5 have less noise than they may be large; the others will stay near 0.
-    Noise moves a typical score by 0.07, where a model moves it by up to 4.9.
-    To make that at most 10%: 15,000 vehicles. Expect that.
-    To beat the base rate, if the attributes tell of the target: 1,400 vehicles. Expect that.
+    1,000,000 vehicles with epsilon = 1, each asked once, in 260 rounds. Some are asked about ...
+    5 of 5 weights should rise above the noise.
+    Noise moves a typical score by 0.07, 1% of what a model moves it (4.9). You need 15,000 ...
+    Expect a model that beats the base rate: it needs about 1,400 vehicles, and attributes ...
     """
-    settings, goal = Settings(epsilon, **options), objective_of(objective)
+    settings = Settings(epsilon, **options)
     if whole(vehicles, "vehicles") < 1:
         raise DomainError(f"vehicles must be at least 1; got {vehicles!r}.")
-    encoding = Features(features, settings.reference)
+    if isinstance(public, Layered):
+        predicted = _of_layers(settings, public, vehicles, precision)
+    else:
+        goal = objective_of(objective) if isinstance(objective, str) else objective
+        encoding = Features(features, settings.reference)
+        predicted = _of_linear(settings, encoding, goal, vehicles, precision)
+    if public is None:
+        return predicted
+    errors, base = _simulate(settings, public, vehicles, repeats, source or source_of())
+    return replace(predicted, errors=errors, base_rate=base)
+
+
+def _of_linear(
+    settings: Settings, encoding: Features, goal: Objective, vehicles: int, precision: float
+) -> Forecast:
+    """Return the forecast of a linear model, from public numbers alone."""
     noisy = partial(_noisy, settings, encoding, goal)
     deviations, prior, kind, vehicles_left = _deviations(settings, encoding, goal, vehicles)
     clip = _clip(settings, prior, vehicles)
-    group = settings.group_size(encoding.dimensions, vehicles_left, goal, clip.length)
-    predicted = Forecast(
+    features = encoding.dimensions
+    group = settings.group_size(features * goal.outputs, vehicles_left, goal, clip.length)
+    return Forecast(
         epsilon=settings.budget,
         vehicles=vehicles,
         rounds=-(-vehicles_left // group) * settings.participations,
         survey=kind,
         names=encoding.names,
-        deviations=deviations,
-        priors=prior.deviations,
-        squares=prior.squares,
+        deviations=deviations[:features],
+        priors=prior.deviations[:features],
+        squares=prior.squares[:features],
         precision=precision,
         needed=_needed_vehicles(noisy, precision),
         needed_to_beat=_needed_vehicles(noisy, BEATS),
+        outputs=goal.outputs,
     )
-    if public is None:
-        return predicted
-    errors, base = _simulate(settings, public, vehicles, repeats, source or source_of())
-    return replace(predicted, errors=errors, base_rate=base)
+
+
+def _of_layers(settings: Settings, task: Layered, vehicles: int, precision: float) -> Forecast:
+    """Return the forecast of a network with layers: how it is asked, without its noise."""
+    survey = settings.survey_for(task.numbers, vehicles, task.prior is not None)
+    vehicles_left = vehicles - settings.surveyed(survey, None, vehicles)
+    goal = None if task.prior is None else task.prior.objective
+    group = settings.group_size(task.dimensions, vehicles_left, goal, task.length)
+    unknown = np.empty(0)
+    return Forecast(
+        epsilon=settings.budget,
+        vehicles=vehicles,
+        rounds=-(-vehicles_left // group) * settings.participations,
+        survey=None if survey is None else survey.kind,
+        names=(),
+        deviations=unknown,
+        priors=unknown,
+        squares=unknown,
+        precision=precision,
+        needed=None,
+        needed_to_beat=None,
+        outputs=task.objective.outputs,
+    )
 
 
 def too_few(settings: Settings, encoding: Features, goal: Objective, vehicles: int) -> str | None:
@@ -295,16 +352,18 @@ def _deviations(
     clip = _clip(settings, prior, vehicles)
     target = settings.target_survey_for(clip, vehicles)
     vehicles_left = vehicles - settings.surveyed(survey, target, vehicles)
-    plan = settings.plan(encoding.dimensions, clip.length, clip.mean_length)
+    plan = settings.plan(len(prior.squares), clip.length, clip.mean_length)
     if not isinstance(plan, Plan):
         raise DomainError("a forecast is about noise: give an epsilon.")
     (part,) = plan.parts
     ((coder, attribute),) = part.asked
-    length = min(1.0, _SLOPE * prior.length / attribute.estimand.half_width)
+    slope = _SLOPE * goal.first_slope
+    length = min(1.0, slope * prior.length / attribute.estimand.half_width)
     reports = max(vehicles_left, 1) * settings.participations
     variance = coder.noise_at(length) * attribute.estimand.half_width**2 / (reports * part.share)
-    slope = np.array([_SLOPE if goal.classifies else goal.first_slope])
-    curvature = goal.curvature(slope)[0] * prior.squares
+    if goal.outputs > 1:
+        variance = variance * (1 - 1 / goal.outputs)  # what is said about the sum is taken out
+    curvature = goal.curvature(np.array([slope]))[0] * prior.squares
     deviations = np.sqrt(variance) / curvature
     return deviations, prior, None if survey is None else survey.kind, vehicles_left
 
@@ -324,7 +383,7 @@ def _needed_vehicles(noisy: Callable[[int], float], precision: float) -> int | N
 
 
 def _simulate(
-    settings: Settings, public: Linear, vehicles: int, repeats: int, source: Source
+    settings: Settings, public: Linear | Layered, vehicles: int, repeats: int, source: Source
 ) -> tuple[Floats, float]:
     """Return the errors of simulated trainings on public rows, and the base rate."""
     if not isinstance(public.examples, Surveyed) or public.vehicle_rows is not None:
@@ -337,16 +396,14 @@ def _simulate(
         held = len(order) // 10
         drawn = (source.uniform(vehicles) * (len(order) - held)).astype(np.int64)
         fleet = replace(public, examples=_Chosen(public.examples, order[held:][drawn]))
-        training = settings.training(fleet, fleet.objective.distance, source, shuffle=False)
+        training = settings.training(fleet, fleet.distance, source, shuffle=False)
         for _ in training:
             pass
         test = replace(public, examples=_Chosen(public.examples, order[:held]))
         scaled = test if training.scaling is None else test.scaled(training.scaling)
         errors.append(float(scaled.error(training.models)[0]))
         _, targets = test.examples.read(slice(None))
-        share = float((targets > 0).mean())
-        classifies = public.objective.classifies
-        rates.append(min(share, 1 - share) if classifies else float(targets.var()))
+        rates.append(public.objective.base_rate(targets))
     return np.array(errors), float(np.mean(rates))
 
 
