@@ -52,7 +52,7 @@ class DomainError(FedLDPError, ValueError):
     >>> import fedldp
     >>> fedldp.mechanism("duchi", epsilon=0)
     Traceback (most recent call last):
-    fedldp.errors.DomainError: epsilon must be a number from 0.001 to 20; got 0...
+    fedldp.errors.DomainError: epsilon must be a number from 0.001 to 20 for study; got 0...
     """
 
 

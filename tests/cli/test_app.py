@@ -77,7 +77,7 @@ def test_other_plots(tmp_path, monkeypatch, flag):
         (["--plot", "x.xyz"], "must end in .png, .svg, .pdf"),
         (["--plot", ""], "must end in .png"),
         (["--inputs", "--bits"], "choose either --bits or --inputs"),
-        (["--epsilon", "21"], "epsilon must be a number from 0.001 to 20"),
+        (["--epsilon", "21"], "epsilon must be a number from 0.001 to 20 for study; got 21.0"),
     ],
 )
 def test_bad_arguments_are_refused_before_any_work(arguments, said):
@@ -152,7 +152,9 @@ def fedldp_without(module, *arguments):
 def test_an_error_is_one_line_that_says_what_to_do():
     done = fedldp_without("antigravity", "mechanisms", "--epsilon", "0")
     assert done.returncode == 1
-    assert done.stderr.startswith("fedldp: epsilon must be a number from 0.001 to 20; got 0.0.")
+    assert done.stderr.startswith(
+        "fedldp: epsilon must be a number from 0.001 to 20 for study; got 0.0."
+    )
     assert done.stderr.count("\n") == 1
 
 

@@ -1,6 +1,7 @@
 """`fedldp plan` and `fedldp advise`: errors in the units of the attributes, and fleets needed."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -124,3 +125,37 @@ def test_advice_on_the_command_line_ends_with_a_command_that_works(schema, tmp_p
     made = Plan.from_json((tmp_path / "plan.json").read_text())
     assert made.epsilon == document["epsilon"]
     assert document["sentences"][0] in " ".join(text.split())
+    assert "Channel" not in text
+
+
+@pytest.mark.parametrize("epsilon", [0.0005, 17, 25, "nan"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan --schema fleet.toml",
+        "collect rows.csv --schema fleet.toml",
+        "collect rows.csv --schema fleet.toml --study --mechanism pm",
+        "train --data flights --rows 1000 --task logistic",
+        "train --data flights --rows 1000 --task logistic --forecast",
+        "quantile rows.csv --schema fleet.toml --column speed",
+        "audit pm",
+        "compare --number",
+        "compare --categories 8",
+        "compare --vector 8",
+        "compare --distribution 8",
+    ],
+)
+def test_one_range_of_epsilon(schema, monkeypatch, words, epsilon):
+    monkeypatch.chdir(schema.parent)
+    Path("rows.csv").write_text("speed,model,temperature\n" + 400 * "50,A,3\n")
+    result = CliRunner().invoke(fedldp, [*words.split(), "--epsilon", str(epsilon)])
+    assert isinstance(result.exception, DomainError)
+    assert str(result.exception).startswith("epsilon must be a number from 0.001 to 16; got ")
+
+
+@pytest.mark.parametrize("epsilon", [0.0005, 25])
+def test_mechanisms_may_be_studied_a_little_further(epsilon):
+    assert "17" in run("mechanisms", "--epsilon", 17)
+    result = CliRunner().invoke(fedldp, ["mechanisms", "--epsilon", str(epsilon)])
+    assert "0.001 to 20 for study" in str(result.exception)
+    assert "What a vehicle sends goes up to 16." in str(result.exception)

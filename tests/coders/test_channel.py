@@ -155,7 +155,11 @@ def test_the_bound_is_accepted_and_one_count_more_refused(epsilon):
         ({"values": [-4 - 2**-35, 0, 4 + 2**-35]}, DomainError, "unbiased"),
         ({"epsilon": 0.0}, DomainError, "epsilon must be a number from"),
         ({"epsilon": "1"}, DomainError, "epsilon must be a number from"),
-        ({"epsilon": 16.5}, DomainError, r"a channel's epsilon is at most 16; got 16\.5\."),
+        (
+            {"epsilon": 16.5},
+            DomainError,
+            r"epsilon must be a number from 0\.001 to 16; got 16\.5\.",
+        ),
     ],
 )
 def test_what_is_not_a_channel_cannot_be_built(changes, error, said):

@@ -65,7 +65,7 @@ def test_a_tampered_table_is_refused():
     [
         ("channel 1", "channel 2", "it is a 'fedldp channel 2', which a newer version of fedldp"),
         ('"1.0"', '"nan"', "epsilon must be a number"),
-        ('"1.0"', '"17"', "a channel's epsilon is at most 16; got 17"),
+        ('"1.0"', '"17"', "epsilon must be a number from 0.001 to 16; got 17"),
         ('"1.0"', "null", "written as a text"),
         ('"epsilon":"1.0",', "", "its entries must be counts, epsilon, letters, values"),
         ('{"counts"', '{"more":1,"counts"', "its entries must be counts, epsilon, letters, values"),

@@ -25,7 +25,7 @@ from fedldp.coders.codebook import NumpyCodebook, drawn_together
 from fedldp.coders.directions import DEFAULT_FLEET, OFFERED_DIRECTIONS, _best, _length_shares
 from fedldp.errors import DomainError, PrivacyError
 
-EPSILONS = (0.001, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 20.0)
+EPSILONS = (0.001, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 TABLE = np.array(vehicle.quantiles())
 
 
@@ -499,7 +499,7 @@ def test_seeds_are_long_enough_for_the_fleet():
         small = DirectionsCoder.of(epsilon, 30, directions=directions, fleet=1000)
         assert small.fleet >= 1000
         assert small.seed_bits < coder.seed_bits
-    assert DirectionsCoder.of(20.0, 30).fleet > 6_000_000  # the most that 32 bits allow
+    assert DirectionsCoder.of(16.0, 30).fleet > 6_000_000  # the most that 32 bits allow
     with pytest.raises(DomainError, match="do not suffice for a fleet of 20000000"):
         DirectionsCoder.of(8.0, 30, fleet=20_000_000)
 

@@ -184,10 +184,10 @@ def test_the_price_with_other_k_and_for_study():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"epsilon": 0}, "epsilon must be a number from 0.001 to 20; got 0"),
+        ({"epsilon": 0}, "epsilon must be a number from 0.001 to 16; got 0"),
         ({"epsilon": math.nan}, "epsilon must be"),
         ({"epsilon": "4"}, "epsilon must be"),
-        ({"epsilon": 17.0}, "epsilon is at most 16; got 17"),
+        ({"epsilon": 17.0}, "epsilon must be a number from 0.001 to 16; got 17"),
         ({"epsilon": 0.002, "participations": 3}, "the least is 0.001"),
         ({"group": 0}, 'group must be "auto" or a whole number of at least 1; got 0'),
         ({"group": 1.5}, 'group must be "auto" or a whole number of at least 1; got 1.5'),

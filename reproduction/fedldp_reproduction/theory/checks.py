@@ -5,7 +5,7 @@ from math import log
 
 import numpy as np
 
-from fedldp._internal.validation import LARGEST_EPSILON, SMALLEST_EPSILON
+from fedldp._internal.validation import LARGEST_STUDIED_EPSILON, SMALLEST_EPSILON
 from fedldp_reproduction.results import Point, Result, Verdict
 from fedldp_reproduction.theory import claims
 
@@ -81,7 +81,7 @@ def keeps_sign(
     curve: Curve,
     sign: int,
     low: float = SMALLEST_EPSILON,
-    high: float = LARGEST_EPSILON,
+    high: float = LARGEST_STUDIED_EPSILON,
 ) -> Verdict:
     """Return the verdict on a claim that a curve is positive (1) or negative (-1) on a range.
 
@@ -100,7 +100,7 @@ def changes_sign(
     curve: Curve,
     printed: str,
     low: float = SMALLEST_EPSILON,
-    high: float = LARGEST_EPSILON,
+    high: float = LARGEST_STUDIED_EPSILON,
 ) -> Verdict:
     """Return the verdict on a claim that a curve changes its sign once, at a printed epsilon.
 

@@ -18,12 +18,12 @@ from math import log
 
 import numpy as np
 
-from fedldp._internal.validation import LARGEST_EPSILON, SMALLEST_EPSILON
+from fedldp._internal.validation import LARGEST_STUDIED_EPSILON, SMALLEST_EPSILON
 from fedldp.mechanisms import mechanism
 
 _TIE = 1e-12  # relative difference below which two variances count as equal
 _NARROW = 1e-4  # a range of epsilon too narrow to speak of, such as a tie next to a switch
-_GRID = np.linspace(0.0, LARGEST_EPSILON, 1001)
+_GRID = np.linspace(0.0, LARGEST_STUDIED_EPSILON, 1001)
 SHOWN = 8.0  # the end of the axis of Fig. 3
 _LARGE = 4.0  # what the paper calls a large budget: "such as 4"
 
@@ -46,7 +46,7 @@ class Claim:
     relation: str
     rivals: tuple[str, ...]
     low: float = SMALLEST_EPSILON
-    high: float = LARGEST_EPSILON
+    high: float = LARGEST_STUDIED_EPSILON
     figure: str = "table-2"  # the key of the figure or table that it is read from
 
 
@@ -87,7 +87,7 @@ TABLES = {
     "Table I": (
         Row(0.0, 1.29, "duchi < pm < laplace"),
         Row(1.29, 2.32, "pm < duchi < laplace"),
-        Row(2.32, LARGEST_EPSILON, "pm < laplace < duchi"),
+        Row(2.32, LARGEST_STUDIED_EPSILON, "pm < laplace < duchi"),
     ),
     "Table II": (
         Row(0.0, 0.69, "duchi = three-outputs < pm-sub < pm"),
@@ -95,7 +95,7 @@ TABLES = {
         Row(1.19, 1.29, "three-outputs < pm-sub < duchi < pm"),
         Row(1.29, 2.56, "three-outputs < pm-sub < pm < duchi"),
         Row(2.56, 3.27, "pm-sub < three-outputs < pm < duchi"),
-        Row(3.27, LARGEST_EPSILON, "pm-sub < pm < three-outputs < duchi"),
+        Row(3.27, LARGEST_STUDIED_EPSILON, "pm-sub < pm < three-outputs < duchi"),
     ),
 }
 
@@ -228,7 +228,9 @@ def relation(first: str, second: str, epsilon: float) -> str:
 
 
 def changes(
-    of: Callable[[float], object], low: float = SMALLEST_EPSILON, high: float = LARGEST_EPSILON
+    of: Callable[[float], object],
+    low: float = SMALLEST_EPSILON,
+    high: float = LARGEST_STUDIED_EPSILON,
 ) -> list[float]:
     """Return the epsilons at which a label changes, to 1e-9, starting from a grid."""
     inner = [float(e) for e in _GRID if low < e < high]
@@ -264,7 +266,7 @@ def table(names: list[str]) -> list[Row]:
         for first, second in combinations(names, 2)
         for cut in changes(partial(relation, first, second))
     )
-    edges = [0.0, *cuts, LARGEST_EPSILON]
+    edges = [0.0, *cuts, LARGEST_STUDIED_EPSILON]
     return [Row(low, high, order(names, (low + high) / 2)) for low, high in pairwise(edges)]
 
 
@@ -341,4 +343,4 @@ def beyond(claim: Claim) -> list[Failure]:
     """Return where a claim that is judged up to epsilon 8 fails above it."""
     if claim.high != SHOWN:
         return []
-    return failures(replace(claim, low=SHOWN, high=LARGEST_EPSILON))
+    return failures(replace(claim, low=SHOWN, high=LARGEST_STUDIED_EPSILON))

@@ -10,7 +10,7 @@ from math import exp, expm1
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from fedldp._internal.validation import LARGEST_EPSILON, SMALLEST_EPSILON
+from fedldp._internal.validation import LARGEST_STUDIED_EPSILON, SMALLEST_EPSILON
 from fedldp.coders.tables import largest_piecewise_quadratic
 from fedldp.mechanisms import HMTP, PMSub, ThreeOutputs
 from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
@@ -183,7 +183,7 @@ def compare_betas() -> Result:
     drawn = points("below the pole", [each for each in grid if each < pole], beta_difference)
     drawn += points("above the pole", [each for each in grid if each > pole], beta_difference)
     same = max(abs(beta_difference(each)) for each in spaced(SMALLEST_EPSILON, LN_2))
-    loss = max(_excess(each) for each in spaced(SMALLEST_EPSILON, LARGEST_EPSILON, 101))
+    loss = max(_excess(each) for each in spaced(SMALLEST_EPSILON, LARGEST_STUDIED_EPSILON, 101))
     return result(
         "beta-intersection",
         "HM-TP: beta_intersection - beta_1",

@@ -13,7 +13,7 @@ from itertools import product
 from math import exp, floor
 from typing import final
 
-from fedldp._internal.validation import LARGEST_EPSILON, SMALLEST_EPSILON
+from fedldp._internal.validation import LARGEST_STUDIED_EPSILON, SMALLEST_EPSILON
 from fedldp.mechanisms import HMTP, PMSub, ThreeOutputs
 from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
 from fedldp_reproduction.results import Result, Verdict
@@ -248,7 +248,7 @@ def monotonicity() -> Iterator[Verdict]:
 def closed_forms() -> Verdict:
     """Return the verdict on Lemma 5 and the three forms of its proof, Eq. (worst-val-case1)."""
     off, above = [], []
-    for epsilon in spaced(SMALLEST_EPSILON, LARGEST_EPSILON):
+    for epsilon in spaced(SMALLEST_EPSILON, LARGEST_STUDIED_EPSILON):
         chosen, E = ThreeOutputs(epsilon), exp(epsilon)
         a = chosen.a
         if epsilon < LN_2:
@@ -266,7 +266,7 @@ def closed_forms() -> Verdict:
         max(off) < _ROUNDING and max(above) < _ROUNDING,
         f"The forms are the worst-case variance to within {max(off):.0e}, and no other P(0|0) of "
         f"{len(variances_by_a(1.0)):,} has less, for epsilon from {SMALLEST_EPSILON:g} to "
-        f"{LARGEST_EPSILON:g}.",
+        f"{LARGEST_STUDIED_EPSILON:g}.",
     )
 
 
@@ -295,7 +295,7 @@ def _hybrid_worst(epsilon: float, beta: float) -> tuple[float, float]:
 
 def hybrid_worst_case() -> Verdict:
     """Return the verdict on Lemma 11, for the best beta and for all others."""
-    epsilons = spaced(0.05, LARGEST_EPSILON, 201)
+    epsilons = spaced(0.05, LARGEST_STUDIED_EPSILON, 201)
 
     def largest(betas: Iterable[tuple[float, float]]) -> float:
         pairs = (_hybrid_worst(*each) for each in betas)

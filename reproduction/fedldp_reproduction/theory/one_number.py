@@ -7,7 +7,7 @@ from math import exp, expm1, log
 
 import numpy as np
 
-from fedldp._internal.validation import LARGEST_EPSILON, SMALLEST_EPSILON, Floats
+from fedldp._internal.validation import LARGEST_STUDIED_EPSILON, SMALLEST_EPSILON, Floats
 from fedldp.mechanisms import PM, Piecewise, PMOpt, PMSub, ThreeOutputs
 from fedldp_reproduction.results import Point, Result, Verdict
 from fedldp_reproduction.theory import claims
@@ -17,13 +17,14 @@ from fedldp_reproduction.theory.claims import Claim, Row, worst
 MOST_OUTPUT = "e^eps / (e^eps + 2)"
 
 _DRAWN = spaced(0.25, 8.0, 156)
-_EVERY = spaced(SMALLEST_EPSILON, LARGEST_EPSILON)
+_EVERY = spaced(SMALLEST_EPSILON, LARGEST_STUDIED_EPSILON)
 _CHOICES = 2001  # values of a parameter tried to see whether the paper's is the best
 _EXISTING = ("laplace", "duchi", "pm", "hm")
 _PROPOSED = ("three-outputs", "pm-sub", "pm-opt", "hm-tp")
 _PIECEWISE = (PM, PMSub, PMOpt)
 _RANGE = (
-    f"verdicts cover every epsilon that fedldp accepts, {SMALLEST_EPSILON} to {LARGEST_EPSILON:g}"
+    f"verdicts cover every epsilon that fedldp accepts, {SMALLEST_EPSILON} to "
+    f"{LARGEST_STUDIED_EPSILON:g}"
 )
 _NO_GRID = "the paper gives no grid: drawn from 0.25 to 8, the end of its Fig. 3"
 
@@ -88,7 +89,7 @@ def _rows(table: str) -> Iterator[Verdict]:
 
 
 def _range(row: Row) -> str:
-    if row.high == LARGEST_EPSILON:
+    if row.high == LARGEST_STUDIED_EPSILON:
         return f"above {row.low:g}"
     return f"from {row.low:g} to {row.high:g}"
 
@@ -229,7 +230,7 @@ def variances_by_t(epsilon: float) -> Floats:
 
 def window_parameter() -> Result:
     """Return ln t / epsilon of the piecewise family, which led the paper to PM-SUB."""
-    grid = spaced(SMALLEST_EPSILON, LARGEST_EPSILON, 201)
+    grid = spaced(SMALLEST_EPSILON, LARGEST_STUDIED_EPSILON, 201)
     drawn = [points(kind.name, grid, partial(_exponent, kind)) for kind in _PIECEWISE]
     best = [point.y for point in drawn[-1]]
     enough = claims.changes(lambda epsilon: _exponent(PMOpt, epsilon) >= (1 - CLOSE) / 3)
@@ -294,7 +295,9 @@ def _pieces(mechanism: Piecewise, x: float) -> list[tuple[float, float, float]]:
 
 
 def _density_verdicts() -> Iterator[Verdict]:
-    every = [kind(each) for kind in _PIECEWISE for each in spaced(0.25, LARGEST_EPSILON, 80)]
+    every = [
+        kind(each) for kind in _PIECEWISE for each in spaced(0.25, LARGEST_STUDIED_EPSILON, 80)
+    ]
     inputs = spaced(-1.0, 1.0, 5)
     outside, bias, spread, growth, stretch = [], [], [], [], []
     for each in every:

@@ -7,7 +7,7 @@ from math import log
 import numpy as np
 
 from fedldp import audit, vehicle
-from fedldp._internal.validation import LARGEST_EPSILON
+from fedldp._internal.validation import LARGEST_STUDIED_EPSILON
 from fedldp.coders.cube import CubeCoder
 from fedldp.mechanisms import Mechanism, Optimal, best_channel, mechanism
 from fedldp_reproduction.datasets import wisdm
@@ -273,7 +273,7 @@ def _same_outputs() -> Verdict:
 
 def _infinitely_many_outputs() -> Verdict:
     """Return the verdict on what the introduction says about very large epsilons."""
-    epsilons = spaced(0.5, LARGEST_EPSILON, 196)
+    epsilons = spaced(0.5, LARGEST_STUDIED_EPSILON, 196)
     counts = (2, 3, 9, 33, 129, 513)
     found = []
     for outputs in counts:

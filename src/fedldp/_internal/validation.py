@@ -11,8 +11,8 @@ from fedldp._internal.checks import whole as whole
 from fedldp.errors import DomainError
 
 SMALLEST_EPSILON = 0.001
-LARGEST_EPSILON = 20.0  # of a mechanism
-LARGEST_EXACT_EPSILON = 16.0  # of a channel or a plan, whose odds are integers
+LARGEST_EPSILON = 16.0  # of all that a vehicle may send
+LARGEST_STUDIED_EPSILON = 20.0  # of a mechanism in floating point, or a baseline
 LARGEST_CERTIFIED_EPSILON = 9.0  # for which the optimum has a certificate
 
 Floats = npt.NDArray[np.float64]
@@ -20,15 +20,30 @@ Integers = npt.NDArray[np.int64]
 
 
 def epsilon(value: Any) -> float:
-    """Validate a privacy budget and return it as a float.
+    """Validate the privacy budget of what a vehicle may send and return it as a float.
 
     >>> epsilon(1)
     1.0
     """
-    if not is_real(value) or not SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
+    only = f"Only mechanisms for study, with `perturb`, go up to {LARGEST_STUDIED_EPSILON:g}."
+    return _at_most(LARGEST_EPSILON, value, f"{LARGEST_EPSILON:g}", only)
+
+
+def studied_epsilon(value: Any) -> float:
+    """Validate the privacy budget of what is for study and return it as a float.
+
+    >>> studied_epsilon(20)
+    20.0
+    """
+    only = f"What a vehicle sends goes up to {LARGEST_EPSILON:g}."
+    return _at_most(LARGEST_STUDIED_EPSILON, value, f"{LARGEST_STUDIED_EPSILON:g} for study", only)
+
+
+def _at_most(largest: float, value: Any, shown: str, other_limit: str) -> float:
+    if not is_real(value) or not SMALLEST_EPSILON <= value <= largest:
         raise DomainError(
-            f"epsilon must be a number from {SMALLEST_EPSILON} to {LARGEST_EPSILON:g}; "
-            f"got {value!r}. Below, the noise hides any result; above, nothing is private."
+            f"epsilon must be a number from {SMALLEST_EPSILON} to {shown}; got {value!r}. Below, "
+            f"the noise hides any result; above, nothing is private. {other_limit}"
         )
     return float(value)
 

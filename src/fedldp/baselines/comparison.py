@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from fedldp._internal import validation
 from fedldp._internal.validation import Floats, Integers, whole
 from fedldp.baselines.distributions import DISTRIBUTION_METHODS, BinnedOracle
 from fedldp.baselines.frequencies import FREQUENCY_ORACLES, FrequencyOracle
@@ -322,13 +323,13 @@ def _comparisons(
     half_width: Callable[[float], float] = lambda _: nan,
 ) -> list[MechanismComparison]:
     compared = []
-    for epsilon in epsilons:
+    for epsilon in map(validation.epsilon, epsilons):
         rows = [
             MechanismComparison(
                 question,
                 candidate.name,
                 candidate.origin,
-                float(epsilon),
+                epsilon,
                 candidate.worst,
                 candidate.typical,
                 what,

@@ -52,7 +52,7 @@ class DistributionMethod(ABC):
     bins: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
+        object.__setattr__(self, "epsilon", validation.studied_epsilon(self.epsilon))
         object.__setattr__(self, "bins", validation.whole(self.bins, "bins"))
         if self.bins < 2:
             raise DomainError(f"there must be at least 2 bins; got {self.bins}.")

@@ -48,7 +48,7 @@ class FrequencyOracle(ABC):
     categories: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
+        object.__setattr__(self, "epsilon", validation.studied_epsilon(self.epsilon))
         object.__setattr__(self, "categories", validation.whole(self.categories, "categories"))
         if self.categories < 2:
             raise DomainError(f"there must be at least 2 categories; got {self.categories}.")

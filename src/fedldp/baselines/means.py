@@ -49,7 +49,7 @@ class OneBitMean:
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
+        object.__setattr__(self, "epsilon", validation.studied_epsilon(self.epsilon))
 
     def answer(self, values: npt.ArrayLike, random: StudySource | int) -> npt.NDArray[np.bool_]:
         """Return the bit that each vehicle sends.
@@ -156,7 +156,7 @@ class VectorMechanism(ABC):
     d: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
+        object.__setattr__(self, "epsilon", validation.studied_epsilon(self.epsilon))
         object.__setattr__(self, "d", validation.whole(self.d, "d"))
         if self.d < 2:
             raise DomainError(f"d must be at least 2; got {self.d}.")

@@ -59,7 +59,7 @@ def shuffled_epsilon(epsilon: float, n: int, delta: float) -> float:
     >>> round(shuffled_epsilon(1.0, n=1, delta=1e-9), 6)
     1.0
     """
-    epsilon = validation.epsilon(epsilon)
+    epsilon = validation.studied_epsilon(epsilon)
     n = validation.whole(n, "n")
     if n < 1:
         raise DomainError(f"n must be at least 1, the number of vehicles in the round; got {n}.")

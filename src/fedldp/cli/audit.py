@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedldp import audit
+from fedldp._internal import validation
 from fedldp.cli.completion import offer
 from fedldp.coders.channel import Channel
 from fedldp.errors import PrivacyError
@@ -68,7 +69,8 @@ def audit_command(
             )
         channel = _read(path)
     else:
-        channel = mechanism(str(name), 1.0 if epsilon is None else epsilon).channel(outputs)
+        budget = validation.epsilon(1.0 if epsilon is None else epsilon)
+        channel = mechanism(str(name), budget).channel(outputs)
     proved = audit.exact(channel)
     attempt = (
         audit.attack(channel.encode, (proved.pair, *_PAIRS), source(), confidence=_CONFIDENCE)

@@ -48,7 +48,7 @@ def mechanisms_command(
     """  # noqa: D301 (click wants the character \b itself)
     if bits and inputs:
         raise click.UsageError("choose either --bits or --inputs, not both.")
-    budget = validation.epsilon(epsilon)
+    budget = validation.studied_epsilon(epsilon)
     if plot is not None:
         _draw(plot, budget, bits, inputs)
     if bits:

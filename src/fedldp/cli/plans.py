@@ -82,7 +82,12 @@ def plan_options(command: Command) -> Command:
     """Add the options that describe a plan, except the schema."""
     return add(
         command,
-        declared_option(Settings, "epsilon", type=float),
+        declared_option(
+            Settings,
+            "epsilon",
+            type=float,
+            help="The privacy budget of a vehicle, for all that it sends.",
+        ),
         declared_option(
             Sample,
             "mechanism",

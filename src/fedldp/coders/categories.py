@@ -174,7 +174,7 @@ class RandomizedResponse(BySupport):
     Parameters
     ----------
     epsilon
-        The privacy budget, from 0.001 to 20.
+        The privacy budget, from 0.001 to 16.
     categories
         The number of categories.
     same
@@ -222,7 +222,7 @@ class RandomizedResponse(BySupport):
         Parameters
         ----------
         epsilon
-            The privacy budget, from 0.001 to 20.
+            The privacy budget, from 0.001 to 16.
         categories
             The number of categories.
 
@@ -340,7 +340,7 @@ class UnaryEncoding(AsBits, BySupport):
     Parameters
     ----------
     epsilon
-        The privacy budget, from 0.001 to 20.
+        The privacy budget, from 0.001 to 16.
     categories
         The number of categories.
     total
@@ -386,7 +386,7 @@ class UnaryEncoding(AsBits, BySupport):
         Parameters
         ----------
         epsilon
-            The privacy budget, from 0.001 to 20.
+            The privacy budget, from 0.001 to 16.
         categories
             The number of categories.
 
@@ -541,7 +541,7 @@ def better(epsilon: float, categories: int) -> RandomizedResponse | UnaryEncodin
     Parameters
     ----------
     epsilon
-        The privacy budget, from 0.001 to 20.
+        The privacy budget, from 0.001 to 16.
     categories
         The number of categories.
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fedldp import vehicle
 from fedldp._internal import documents, notebook, validation
 from fedldp._internal.text import counted
-from fedldp._internal.validation import LARGEST_EXACT_EPSILON, Floats, Integers
+from fedldp._internal.validation import Floats, Integers
 from fedldp.coders import tables
 from fedldp.coders.base import ByLaw, Document, ForNumbers, epsilon_of
 from fedldp.coders.laws import Law
@@ -77,7 +77,7 @@ class Channel(ByLaw, ForNumbers):
     values: Floats
 
     def __post_init__(self) -> None:
-        epsilon = channel_epsilon(self.epsilon)
+        epsilon = validation.epsilon(self.epsilon)
         object.__setattr__(self, "epsilon", epsilon)
         try:
             counts = np.array(self.counts)
@@ -418,17 +418,6 @@ class Channel(ByLaw, ForNumbers):
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
-
-
-def channel_epsilon(epsilon: float) -> float:
-    """Validate the epsilon of a channel."""
-    value = validation.epsilon(epsilon)
-    if value > LARGEST_EXACT_EPSILON:
-        raise DomainError(
-            f"a channel's epsilon is at most {LARGEST_EXACT_EPSILON:g}; got {value:g}. "
-            "A larger one is for study, with `perturb`."
-        )
-    return value
 
 
 def exact_channel(epsilon: float, letters: Floats, values: Floats, table: Floats) -> Channel:

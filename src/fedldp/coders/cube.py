@@ -42,7 +42,7 @@ class CubeCoder(AsBits, ByLaw, ForNumbers):
     Parameters
     ----------
     epsilon
-        The privacy budget of all numbers together, from 0.001 to 20.
+        The privacy budget of all numbers together, from 0.001 to 16.
     d
         How many numbers there are.
     threshold
@@ -105,7 +105,7 @@ class CubeCoder(AsBits, ByLaw, ForNumbers):
         Parameters
         ----------
         epsilon
-            The privacy budget of all numbers together, from 0.001 to 20.
+            The privacy budget of all numbers together, from 0.001 to 16.
         d
             How many numbers there are.
         threshold

@@ -65,7 +65,7 @@ class DirectionsCoder(VectorCoder):
     Parameters
     ----------
     epsilon
-        The privacy budget of the whole vector, from 0.001 to 20.
+        The privacy budget of the whole vector, from 0.001 to 16.
     d
         How many numbers the vector has.
     directions
@@ -146,7 +146,7 @@ class DirectionsCoder(VectorCoder):
         Parameters
         ----------
         epsilon
-            The privacy budget of the whole vector, from 0.001 to 20.
+            The privacy budget of the whole vector, from 0.001 to 16.
         d
             How many numbers the vector has.
         mean_length

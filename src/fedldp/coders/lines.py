@@ -66,7 +66,7 @@ class Lines(BySupport):
     Parameters
     ----------
     epsilon
-        The privacy budget, from 0.001 to 20.
+        The privacy budget, from 0.001 to 16.
     categories
         The number of categories, at most 2^20.
     base
@@ -124,7 +124,7 @@ class Lines(BySupport):
         Parameters
         ----------
         epsilon
-            The privacy budget, from 0.001 to 20.
+            The privacy budget, from 0.001 to 16.
         categories
             The number of categories, at most 2^20.
         bits
@@ -388,7 +388,7 @@ def compact(epsilon: float, categories: int) -> RandomizedResponse | UnaryEncodi
     Parameters
     ----------
     epsilon
-        The privacy budget, from 0.001 to 20.
+        The privacy budget, from 0.001 to 16.
     categories
         The number of categories, at most 2^20.
 

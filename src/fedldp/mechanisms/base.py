@@ -46,7 +46,7 @@ class Mechanism(ABC):
     epsilon: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
+        object.__setattr__(self, "epsilon", validation.studied_epsilon(self.epsilon))
 
     @property
     @abstractmethod

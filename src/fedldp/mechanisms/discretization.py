@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fedldp._internal import validation
 from fedldp._internal.validation import Floats, is_real, whole
-from fedldp.coders.channel import Channel, channel_epsilon, exact_channel
+from fedldp.coders.channel import Channel, exact_channel
 from fedldp.errors import DomainError
 from fedldp.randomness import Source, check_source
 
@@ -93,7 +93,7 @@ def discretized_channel(
     mechanism: Bounded, outputs: int | None, on_grid: Callable[[Floats, Floats], Floats]
 ) -> Channel:
     """Return a channel with evenly spaced outputs, given the probabilities on a grid."""
-    channel_epsilon(mechanism.epsilon)
+    validation.epsilon(mechanism.epsilon)
     outputs = checked_outputs(outputs) or default_outputs(mechanism)
     grid = mechanism.bound * np.linspace(-1.0, 1.0, outputs)
     letters = even_letters(mechanism.worst_case_variance)

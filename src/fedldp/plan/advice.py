@@ -86,17 +86,18 @@ class Advice:
             for coder, attribute in part.asked:
                 row = self.expected[attribute.name]
                 yield (
-                    f"{attribute.name}: ± {_text_of(row)} ({row.what}), through "
-                    f"{type(coder).__name__}, from {row.answers:,} answers."
+                    f"{attribute.name}: ± {_text_of(row)} ({row.what}), from {row.answers:,} "
+                    f"answers of {counted(coder.bits, 'bit')} (coder {coder.kind!r})."
                 )
         for name, number in self.needed.items():
-            goal, vehicles = self.goals[name], self.expected.vehicles
+            goal = f"± {self.goals[name]:.2g} {self.expected[name].unit}".rstrip()
             if number is None:
-                yield f"{name}: ± {goal:.2g} cannot be reached by more vehicles: ask otherwise."
+                yield f"{name}: {goal} cannot be reached by more vehicles: ask otherwise."
             else:
                 yield (
-                    f"{name}: you would need {number:,} vehicles for ± {goal:.2g}; you have "
-                    f"{vehicles:,}. Ask for less, such as fewer groups or bins, or for longer."
+                    f"{name}: you would need {number:,} vehicles for {goal}; you have "
+                    f"{self.expected.vehicles:,}. Ask for fewer attributes, groups or bins, or "
+                    "accept a wider interval."
                 )
         for other, word in ((self.smaller, "half"), (self.larger, "twice")):
             if other is not None:
@@ -207,4 +208,4 @@ def _needed_vehicles(plan: Plan, name: str, goal: float) -> int | None:
 
 
 def _text_of(row: ExpectedError) -> str:
-    return f"{row.typical:.2g}" if row.typical < row.range else "unknown"
+    return f"{row.typical:.2g} {row.unit}".rstrip() if row.typical < row.range else "unknown"

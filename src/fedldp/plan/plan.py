@@ -21,11 +21,10 @@ from typing import Any, final
 import numpy as np
 
 from fedldp import vehicle
-from fedldp._internal import documents, notebook, packing
+from fedldp._internal import documents, notebook, packing, validation
 from fedldp._internal.text import counted
 from fedldp._internal.validation import whole
 from fedldp.coders.base import epsilon_of
-from fedldp.coders.channel import channel_epsilon
 from fedldp.counting import counts
 from fedldp.counting.counts import Counted
 from fedldp.errors import DomainError, PrivacyError
@@ -238,7 +237,7 @@ class Plan:
         if unsettled:
             raise DomainError(f"{unsettled[0]!r} needs a grid: pass grid=, or let Plan choose it.")
         object.__setattr__(self, "schema", schema)
-        object.__setattr__(self, "epsilon", channel_epsilon(epsilon))
+        object.__setattr__(self, "epsilon", validation.epsilon(epsilon))
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "estimator", estimator)
         if self.total_epsilon > vehicle.exact(self.epsilon):

@@ -9,6 +9,7 @@ from math import ceil, fsum, nextafter
 from typing import Any, ClassVar, final
 
 from fedldp import vehicle
+from fedldp._internal import validation
 from fedldp._internal.options import (
     OneKind,
     OneOf,
@@ -22,7 +23,6 @@ from fedldp._internal.options import (
 from fedldp._internal.validation import SMALLEST_EPSILON, is_real, whole
 from fedldp.coders.base import Coder, ForCategories
 from fedldp.coders.categories import UnaryEncoding, better
-from fedldp.coders.channel import channel_epsilon
 from fedldp.coders.cube import CubeCoder
 from fedldp.coders.directions import DirectionsCoder
 from fedldp.coders.lines import Lines, compact
@@ -379,7 +379,7 @@ class Division:
 
     def __init__(self, schema: Schema, epsilon: float, *, compact: bool) -> None:
         self.schema, self.compact, self._given = schema, compact, epsilon
-        self.epsilon = vehicle.exact(channel_epsilon(epsilon))
+        self.epsilon = vehicle.exact(validation.epsilon(epsilon))
         attributes = schema.attributes
         self.everything = tuple(range(len(attributes)))
         self.numbers = tuple(i for i in self.everything if attributes[i].inputs.numeric)

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedldp import vehicle
-from fedldp._internal import cache
+from fedldp._internal import cache, validation
 from fedldp._internal.validation import Floats, whole
-from fedldp.coders.channel import Channel, channel_epsilon
+from fedldp.coders.channel import Channel
 from fedldp.errors import DomainError, FedLDPError
 from fedldp.mechanisms.duchi import Duchi
 from fedldp.mechanisms.finite import Finite
@@ -55,7 +55,7 @@ class Solved(Finite):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        channel_epsilon(self.epsilon)
+        validation.epsilon(self.epsilon)
         if not 3 <= whole(self.outputs, "outputs") <= MOST_OUTPUTS:
             raise DomainError(f"outputs must be from 3 to {MOST_OUTPUTS}; got {self.outputs!r}.")
 
