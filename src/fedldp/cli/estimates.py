@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from math import ceil, nan
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from fedldp.cli.plans import (
     naming,
     read_plan,
     read_plan_and_calendar,
+    read_schema,
 )
 from fedldp.errors import DomainError, ImplausibleWarning
 from fedldp.plan.plan import Plan
@@ -41,6 +43,10 @@ _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _PROJECTED = (
     "Projected frequencies are not negative and add up to 1. A prior learned from all labels "
     "(empirical Bayes) gives them less error. The intervals are for the unbiased estimates."
+)
+_NOT_NEGATIVE = (
+    "Frequencies are projected: none is negative, and all add up to 1. The intervals are for the "
+    "unbiased estimates, which --json shows."
 )
 _GAIN = 0.9  # of a plan's epsilon: if shuffling leaves more of it, it is not worth a sentence
 SHUFFLED_DELTA = 1e-9  # of the privacy that a trusted shuffler would add
@@ -226,7 +232,10 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     error.
     """
     better = [row.get("projected_by") == EMPIRICAL_BAYES for row in rows]
-    rendered = Table(title=title, caption=_PROJECTED if any(better) else None)
+    points = [point(row) for row in rows]
+    captions = [_PROJECTED] if any(better) else []
+    captions += [_NOT_NEGATIVE] if any(map(_is_moved, rows)) else []
+    rendered = Table(title=title, caption=" ".join(captions) or None)
     rendered.add_column("what", overflow="fold", min_width=_NAME)
     numbers, shares = [key for key in ("truth",) if key in rows[0]], []
     if any(row.get("clipped") or row.get("replaced") for row in rows):
@@ -235,15 +244,32 @@ def render(title: str, rows: list[dict[str, Any]], confidence: float) -> Table:
     projected = ["projected"] if any(better) else []
     for column in (*numbers, "estimate", heading, *projected, *shares, "answers"):
         rendered.add_column(column, justify="right", no_wrap=True)
-    for row, interval, is_better in zip(rows, intervals, better, strict=True):
+    for row, value, interval, is_better in zip(rows, points, intervals, better, strict=True):
         likely = [
             _number_text(row["projected"] if is_better else None, _half(row)) for _ in projected
         ]
-        means = [_unit_text(row, number) for number in (*map(row.get, numbers), row["estimate"])]
+        means = [_unit_text(row, number) for number in (*map(row.get, numbers), value)]
         parts = [f"{row[key]:.1%}" for key in shares]
         name = units.named(row["name"], row.get("unit", ""))
         rendered.add_row(name, *means, interval, *likely, *parts, str(row["answers"]))
     return rendered
+
+
+def point(row: dict[str, Any]) -> float | None:
+    """Return the estimate that people are shown: a share is not negative.
+
+    >>> point({"estimate": -0.01, "projected": 0.0, "projected_by": "projection"})
+    0.0
+    """
+    is_projected = row.get("projected_by", EMPIRICAL_BAYES) != EMPIRICAL_BAYES
+    value: float | None = row["projected" if is_projected else "estimate"]
+    return value
+
+
+def _is_moved(row: dict[str, Any]) -> bool:
+    """Return whether people are shown another estimate than the unbiased one."""
+    value = point(row)
+    return value is not None and _unit_text(row, value) != _unit_text(row, row["estimate"])
 
 
 def _half(row: dict[str, Any]) -> float | None:
@@ -268,7 +294,8 @@ def draw(
     """Draw estimates and distributions with their intervals to a file."""
     from fedldp import _plots as plots
 
-    plots.save(plots.estimates(rows, title, shapes), path)
+    shown = [row | {"estimate": point(row)} for row in rows]
+    plots.save(plots.estimates(shown, title, shapes), path)
 
 
 def shuffled_privacy(plan: Plan, reports: int) -> dict[str, float]:
@@ -297,11 +324,19 @@ def _gain(plan: Plan, tally: Tally) -> str:
     metavar="TALLY",
     help="Show by how much the estimates are larger than those of this tally, of the same plan.",
 )
+@click.option(
+    "--schema",
+    "schema_file",
+    type=INPUT,
+    metavar="FILE",
+    help="The schema that the plan was made of (TOML): show its units, which a plan does not have.",
+)
 @estimate_options(of="population")
 def estimate_command(
     plan_file: Path,
     tally_file: Path,
     minus: Path | None,
+    schema_file: Path | None,
     estimator: str | None,
     of: str,
     confidence: float,
@@ -315,12 +350,18 @@ def estimate_command(
     fedldp estimate plan.json tally.json --of fleet    only of these vehicles
     fedldp estimate plan.json tally.json --plot estimates.png
     fedldp estimate plan.json autumn.json --minus spring.json
+    fedldp estimate plan.json tally.json --schema fleet.toml    with units
 
     PLAN is the file that `fedldp plan` wrote, TALLY the file of `fedldp tally`
     or the result of a fleet. If a fleet collected fewer reports than planned,
     standard error says so.
     """  # noqa: D301 (click wants the character \b itself)
     plan = read_plan(plan_file)
+    schema = plan.schema
+    if schema_file is not None:
+        declared = read_schema(schema_file)
+        with naming(schema_file):
+            schema = _with_units(schema, declared)
     with naming(tally_file):
         tally = plan.load_tally(tally_file)
     for line in shortfalls(tally_file):
@@ -333,10 +374,10 @@ def estimate_command(
             estimate, estimate_of(earlier, estimator, of=of, confidence=confidence)
         )
         tally += earlier
-    rows = list(lines(estimate, plan.schema))
+    rows = list(lines(estimate, schema))
     what = "Estimates" if minus is None else "Differences"
     title = f"{what} from {tally.reports} vehicle{'s' * (tally.reports != 1)}"
-    shapes, others = distributions(estimate, plan.schema, rows)
+    shapes, others = distributions(estimate, schema, rows)
     if plot is not None:
         draw(plot, others, shapes, title)
     if as_json:
@@ -350,12 +391,29 @@ def estimate_command(
         }
         click.echo(json.dumps(document, indent=2))
         return
-    show(title, estimate, plan.schema, rows)
+    show(title, estimate, schema, rows)
     console().print(
         f"Each report is {plan.epsilon:g}-private against everybody.{_gain(plan, tally)}"
     )
     if plot is not None:
         console().print(f"Wrote {plot}", soft_wrap=True)
+
+
+def _with_units(schema: Schema, declared: Schema) -> Schema:
+    """Return a plan's schema with the units of the schema that the plan was made of."""
+    attributes = []
+    for attribute in schema.attributes:
+        own = declared[attribute.name]
+        if own != attribute and not own.unresolved:
+            raise DomainError(
+                f"{attribute.name!r} must be as in the plan, {attribute!r:.200}; got {own!r:.200}."
+            )
+        has_unit = any(field.name == "unit" for field in fields(attribute))  # type: ignore[arg-type]
+        if own == attribute:
+            attributes.append(own)
+        else:
+            attributes.append(replace(attribute, unit=own.unit) if has_unit else attribute)  # type: ignore[type-var]
+    return Schema(tuple(attributes))
 
 
 @click.command("trend")

@@ -262,7 +262,9 @@ def train_command(
         chosen = {name: chosen[name] for name in chosen if name not in STRATEGY_OPTIONS[1:]}
         settings = Settings(epsilon if private else None, **chosen)
     if task is None and network is None:
-        raise click.UsageError("give --task, or --network with a file.")
+        raise click.UsageError(
+            f"give --task ({', '.join([*TASKS, NETWORK])}), or --network with a file."
+        )
     make, named = chosen_model(task or NETWORK, hidden, activation, network)
     data = _load(what, None if named is None else named.name, **of_data)
     data = replace(data, reference=settings.reference)
@@ -535,7 +537,7 @@ def _survey(document: dict[str, Any]) -> str:
     """Return for people what was asked first."""
     if not document["survey_reports"]:
         return "none"
-    kinds = {"scale": ["centres, scales"], "whiten": ["centres, scales, correlations"]}
+    kinds = {"scale": ["centers, scales"], "whiten": ["centers, scales, correlations"]}
     asked = kinds.get(document["survey"], [])
     asked += ["target"] if document["clipped_share"] is not None else []
     return f"{document['survey_reports']:,}: {', '.join(asked)}"

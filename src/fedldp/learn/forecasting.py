@@ -135,8 +135,8 @@ class Forecast:
             beat = int((self.errors < self.base_rate).sum())
             lines.append(
                 f"Simulated on the public rows, the error is {self.errors.mean():.4g} on average "
-                f"and {self.errors.max():.4g} at worst; {beat} of {len(self.errors)} trainings beat "
-                f"the base rate of {self.base_rate:.4g}."
+                f"and {self.errors.max():.4g} at worst; {beat} of {len(self.errors)} trainings "
+                f"beat the base rate of {self.base_rate:.4g}."
             )
         return "\n".join(lines)
 
