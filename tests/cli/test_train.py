@@ -425,7 +425,8 @@ def test_a_network_of_a_file():
     assert found["task"] == "mlp"
     assert found["error"] < found["base_rate"] / 2
     assert "--network is the whole model" in refused(*trained, "--task", "mlp")
-    assert "give --task (linear, logistic, svm, multiclass, mlp), or" in refused(*rows, "--epsilon", 4)
+    said = refused(*rows, "--epsilon", 4)
+    assert "give --task (linear, logistic, svm, multiclass, mlp), or" in said
     assert "error_of_fixed_features" not in found  # its signals are too short for them
     assert "--fixed is for --network" in refused(*trained, "--fixed", "fixed.json")
     other = Network((24,), (Dense(2),), objective("softmax").with_outputs(4))
