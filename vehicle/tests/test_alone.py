@@ -179,7 +179,7 @@ def test_a_mirror_takes_over(run):
 def test_what_is_no_row_spends_nothing(run, tmp_path):
     run("ledger", "init", "ledger.db")
     common = "report", "plan.json", "--cap", 1, "--ledger", "ledger.db"
-    assert b"Nothing was spent" in run(*common, given=b'[{"speed": 31}]', status=1).stderr
+    assert b"Nothing was spent" in run(*common, given=b"[31]", status=1).stderr
     strict = run(*common, "--strict", given=b'{"speed": 99}', status=1)
     assert b"speed is clipped (99)" in strict.stderr
     assert ledgers.overview(tmp_path / "ledger.db").totals == {}
