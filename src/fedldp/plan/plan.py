@@ -738,7 +738,8 @@ class Plan:
         >>> round(few.expected_error(10_000), 3), round(all_signs.expected_error(10_000), 3)
         (0.169, 0.255)
         """
-        if whole(n, "n") < 1:
+        n = whole(n, "n")
+        if n < 1:
             raise DomainError(f"n must be at least 1; got {n!r}.")
         if not isinstance(data, str):
             data, quality = self.schema.rows(data).read()
