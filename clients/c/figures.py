@@ -36,7 +36,7 @@ PROCESSORS = {"Cortex-M0+": "cortex-m0", "Cortex-M3": "cortex-m3", "Cortex-M4": 
 FLAGS = {"Cortex-M0+": "-mcpu=cortex-m0plus"}
 ROUNDS = 5
 WIDTH = 100
-TOTALS = ("plans", "rows_at_edges", "power_cuts", "executions", "cpu_seconds")
+TOTALS = ("plans", "rows_at_edges", "library_plans", "power_cuts", "executions", "cpu_seconds")
 
 
 def plans() -> dict[str, fedldp.Plan]:
@@ -231,8 +231,9 @@ def tests_text() -> str:
     said = (
         f"All {vectors} vectors are drawn on x86-64, Cortex-M0, M3 and M4, AArch64, RISC-V, s390x "
         f"and WebAssembly. `make test-c-full` has compared {totals['plans']:,} random plans and "
-        f"rows and {totals['rows_at_edges']:,} rows at rounding boundaries with `vehicle.py`, cut "
-        f"the power {totals['power_cuts']:,} times, and fuzzed {totals['executions']:,} inputs in "
+        f"rows and {totals['rows_at_edges']:,} rows at rounding boundaries with `vehicle.py`, "
+        f"checked {totals['library_plans']:,} plans of the library, cut the power "
+        f"{totals['power_cuts']:,} times, and fuzzed {totals['executions']:,} inputs in "
         f"{totals['cpu_seconds']} CPU seconds."
     )
     return fill(said, WIDTH)

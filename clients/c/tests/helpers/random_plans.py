@@ -214,7 +214,7 @@ class RandomPlans:
             parts.append(self.cube(sum(sizes), list(range(first, len(schema)))))
         elif joint < 0.4:
             length = self.pick(1.0, 3.0, 0.1, 1e-200, 1e200)
-            size = self.random.randint(1, 6)
+            size = self.random.randint(1, self.pick(6, 6, 60))
             entries = {"low": -length, "high": length, "length": length, "size": size}
             missing = self.pick(0.0, length / 3)
             schema.append({"name": "vector", "missing": missing, **entries})
@@ -252,7 +252,7 @@ class RandomPlans:
         return {"kind": "cube", "epsilon": epsilon_for(heavy, light), **entries}
 
     def directions(self, attribute):
-        n = self.pick(3, 7, 15, 31, 63)
+        n = self.pick(3, 7, 15, 31, 63, 127, 255)
         best = self.random.randint(1, n - 1)
         low = self.random.randint(1, 1 << self.random.randint(1, 40))
         high = low + self.random.randint(1, 4 * low)
