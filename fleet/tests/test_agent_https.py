@@ -115,7 +115,7 @@ def test_the_membership_is_secret_and_read_again(joined, package, tmp_path):
     assert way.path.stat().st_mode & 0o777 == 0o600
     assert way.membership.agent == "agent-0"
     way.another().call(package.messages.Call({}))
-    with pytest.raises(package.errors.DomainError, match="fedldp agent join"):
+    with pytest.raises(package.errors.DomainError, match="and join with it"):
         package.https.Membership.load(tmp_path / "nothing.json")
 
 

@@ -72,7 +72,7 @@ class Membership(NamedTuple):
         except FileNotFoundError:
             raise DomainError(
                 f"{path} does not exist: this agent has not joined a server. Ask its operator for "
-                "a code, then: fedldp agent join FOLDER URL CODE"
+                "a code, and join with it."
             ) from None
 
     def save(self, path: Path) -> None:
