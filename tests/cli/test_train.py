@@ -411,6 +411,9 @@ def test_forecasts_of_several_labels_and_of_networks():
     assert len(network["errors"]) == 5
     said = refused(*ask, "--task", "mlp", "--vehicle", "car")
     assert "leave out --vehicle" in said
+    few = *ask, "--rows", 30
+    assert "at least 20 rows with --holdout" in refused(*few, "--task", "mlp")
+    assert document(*few, "--task", "logistic")["errors"] is None
 
 
 def test_a_network_of_a_file():

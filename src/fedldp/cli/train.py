@@ -55,7 +55,7 @@ from fedldp.datasets import Dataset
 from fedldp.datasets.files import read_file
 from fedldp.learn.clipping import ClippedShare
 from fedldp.learn.examples import Surveyed
-from fedldp.learn.forecasting import forecast
+from fedldp.learn.forecasting import FEWEST_PUBLIC_ROWS, forecast
 from fedldp.learn.model import Model
 from fedldp.learn.networks import Network
 from fedldp.learn.objectives import objective
@@ -277,13 +277,15 @@ def train_command(
     if only_forecast:
         if paper:
             raise click.UsageError("--forecast is about the defaults: leave out --paper.")
-        if test.vehicle_rows is not None and isinstance(test, Layered):
+        can_simulate = test.vehicle_rows is None and len(test) >= FEWEST_PUBLIC_ROWS
+        if isinstance(test, Layered) and not can_simulate:
             raise click.UsageError(
-                "--forecast of a network is a simulation on one row for each vehicle: leave out "
-                "--vehicle."
+                "--forecast of a network is a simulation: hold out at least "
+                f"{FEWEST_PUBLIC_ROWS} rows with --holdout, and leave out --vehicle."
             )
         chosen["optimizer"] = settings.optimizer
-        _forecast(settings, chosen, test, vehicles or len(work), seed, as_json=as_json)
+        size = vehicles or len(work)
+        _forecast(settings, chosen, test, size, seed, can_simulate=can_simulate, as_json=as_json)
         return
     features = _fixed_features(work.network)
     if fixed is not None and features is None:
@@ -417,6 +419,7 @@ def _forecast(
     vehicles: int,
     seed: int | None,
     *,
+    can_simulate: bool,
     as_json: bool,
 ) -> None:
     """Say what to expect of a training."""
@@ -428,7 +431,7 @@ def _forecast(
         settings.budget,
         vehicles,
         objective=public.objective,
-        public=None if public.vehicle_rows is not None else task,
+        public=task if can_simulate else None,
         source=source(seed),
         **chosen,
     )

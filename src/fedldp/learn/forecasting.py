@@ -33,6 +33,7 @@ PRECISION = 0.1  # of a score: how far noise moves it, as a share of how far a m
 TOO_NOISY = 1 / 2  # the precision from which on `fit` warns: a model hardly beats the base rate
 BEATS = 1 / 3  # the precision from which on a model beats the base rate, as a rule
 _SLOPE = 0.5  # of a model that predicts well, as a share of the first: noise is forecast for it
+FEWEST_PUBLIC_ROWS = 20
 _MOST = 1 << 40  # vehicles that are searched for
 NARROWEST = 1 / 64  # the smallest spread on the scale of [-1, 1] that a survey can find
 _ROWS = 10_000  # that are enough to estimate a spread
@@ -388,8 +389,10 @@ def _simulate(
     """Return the errors of simulated trainings on public rows, and the base rate."""
     if not isinstance(public.examples, Surveyed) or public.vehicle_rows is not None:
         raise DomainError("public must be the task of a data set with one row for each vehicle.")
-    if len(public) < 20:
-        raise DomainError(f"public must have at least 20 rows; got {len(public)}.")
+    if len(public) < FEWEST_PUBLIC_ROWS:
+        raise DomainError(
+            f"public must have at least {FEWEST_PUBLIC_ROWS} rows; got {len(public)}."
+        )
     errors, rates = [], []
     for _ in range(whole(repeats, "repeats")):
         order = np.argsort(source.words(len(public)), kind="stable")
