@@ -244,3 +244,11 @@ def test_deviations_of_booleans_do_not_depend_on_the_scaling_of_numbers():
     slopes, intercepts = features.weights_in_own_units(np.array([[1.0, 2.0, 3.0, 4.0]]))
     assert slopes.tolist() == [[4.0, 2.0, 24.0]]
     assert intercepts.tolist() == [4.0 - 4 * 0.5 - 24 * 0.25]
+
+
+@pytest.mark.parametrize("bounds", [None, {"age": (0, 120)}])
+def test_missing_bounds_of_a_frame_say_how_columns_have_theirs(bounds):
+    frame = {"age": [30.0, 40.0], "city": ["Oslo", "Rome"]}
+    model = LDPLogisticRegression(epsilon=4.0, bounds=bounds)
+    with pytest.raises(DomainError, match=r'\["Oslo", "Rome"\]'):
+        model.fit(pd.DataFrame(frame), ["no", "yes"])

@@ -18,6 +18,7 @@ from fedldp.schema.quality import DataQuality
 from fedldp.schema.schema import Schema
 
 _ENTRY = 'An entry is (low, high), a list of labels such as ["Oslo", "Rome"], or bool.'
+_BY_COLUMN = ' A data frame has them by column: {"age": (0, 120), "city": ["Oslo", "Rome"]}.'
 _FORMS = (
     "Give (low, high) for all columns of numbers, two lists in round brackets ([low, ...], "
     "[high, ...]), a list with an entry for each column, or a dict with an entry for each name. "
@@ -100,6 +101,7 @@ def public_pair(ends: Any, keyword: str, estimator: str) -> tuple[Any, Any]:
             " Bounds are public and must come from you, never from the data: the extremes of the "
             "data would reveal the values of single vehicles. Use what is known without the data, "
             "such as (0, 120) for an age; a value outside counts as the bound."
+            f"{_BY_COLUMN if keyword == 'bounds' else ''}"
         )
     if not isinstance(ends, list | tuple | np.ndarray) or len(ends) != 2:
         raise DomainError(f"{keyword} must be a pair (low, high); got {ends!r:.60}.")
