@@ -1,6 +1,6 @@
 "use strict";
 
-/* A fleet whose vehicles send the bin of a number by randomised response, and what is estimated. */
+/* A fleet whose vehicles send the bin of a number by randomized response, and what is estimated. */
 const fleet = (() => {
   const PROBABLY = 1.96; // deviations, on either side, for 95%
   const WORD = 64n; // bits that draw a code, as in vehicle.py

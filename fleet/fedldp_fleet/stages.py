@@ -238,7 +238,7 @@ class SurveyStage:
         if self.survey.kind != TARGET:
             note = "The answers scale the numbers that the model gets. Training begins after that."
         elif not isinstance(self.each, TailLimits):
-            note = "The answers find the centre and the spread of the target."
+            note = "The answers find the center and the spread of the target."
         else:
             clipped = ClippedShare.of(answered(*tallies))
             rows = [Row("Share of gradients that are clipped", str(clipped), clipped.share)]

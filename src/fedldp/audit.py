@@ -460,7 +460,7 @@ def reachable_fraction(
     x
         The input that the outputs may have come from.
     step
-        The distance between two neighbouring values of u.
+        The distance between two neighboring values of u.
     reach
         How many steps around `inverse(y, x)` are tried.
 

@@ -61,7 +61,7 @@ LARGEST_JSON_INTEGER = 1 << 53  # beyond it, many readers of JSON lose digits
 LEAST_LETTER_GAP = 2.0**-20  # closer letters would not survive the division by it
 ROUNDING = 32  # further bits, that round a value to a letter
 MOST_OUTPUTS = 1 << 16  # of a table of numbers
-MOST_CATEGORIES = 1 << 16  # of randomised response and of a unary encoding
+MOST_CATEGORIES = 1 << 16  # of randomized response and of a unary encoding
 MOST_LABELS = 1 << 20  # of an attribute
 MOST_GRID_VALUES = 255  # of an optional number
 MOST_BINS = 1024  # of a number or an angle
@@ -146,7 +146,7 @@ def fault(counts: Sequence[Sequence[int]], epsilon: Fraction) -> str | None:
 
 
 def response_fault(same: int, other: int, categories: int, epsilon: Fraction) -> str | None:
-    """Return why a randomised response is not epsilon-private, or None if it is.
+    """Return why a randomized response is not epsilon-private, or None if it is.
 
     The true category is sent with the odds `same`, each of the others with the odds `other`.
     """
@@ -192,7 +192,7 @@ def lines_fault(lines: Lines, epsilon: Fraction) -> str | None:
     """Return why lines are not epsilon-private, or say nothing; None if they are valid.
 
     A direction is drawn without looking at the data. Its product with the category, one of `base`
-    numbers, is sent by randomised response, so that integers decide as they do there.
+    numbers, is sent by randomized response, so that integers decide as they do there.
     """
     categories, base, digits, same, other = lines
     if not 2 <= categories <= MOST_LABELS:
@@ -355,7 +355,7 @@ def draw(alias: Alias, word: int) -> int:
 
 
 def response_code(same: int, other: int, categories: int, own: int, rng: random.Random) -> int:
-    """Draw the category to send, by k-ary randomised response, with one random word."""
+    """Draw the category to send, by k-ary randomized response, with one random word."""
     total = same + (categories - 1) * other
     u = rng.getrandbits(WORD) >> (WORD + 1 - total.bit_length())
     return own if u < same - other else (u - (same - other)) // other

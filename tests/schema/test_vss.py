@@ -1,4 +1,4 @@
-"""Signals as vehicles name them: drafts from a catalogue, and names with points everywhere."""
+"""Signals as vehicles name them: drafts from a catalog, and names with points everywhere."""
 
 import json
 import subprocess
@@ -24,13 +24,13 @@ FIXTURES = Path(__file__).parents[1] / "fixtures/vss"
 TOOLS = Path(__file__).parents[2] / ".venv-vss"
 # Written for these tests, and exported with vss-tools 6.1.0: `make test-vss` does it again.
 FLEET = (FIXTURES / "fleet.json").read_text()
-CATALOGUE = vss.read(FLEET)
+CATALOG = vss.read(FLEET)
 
 SPEED, LIGHTS = "Vehicle.Speed", "Vehicle.Cabin.Lights"
 
 
 def draft(*paths, **bounds):
-    return vss.template([CATALOGUE[path] for path in paths], bounds)
+    return vss.template([CATALOG[path] for path in paths], bounds)
 
 
 def filled(text):
@@ -79,13 +79,13 @@ def test_a_signal_becomes_a_table(path, expected):
             Schema.from_toml(text)
 
 
-def test_what_the_catalogue_says_is_shown():
+def test_what_the_catalog_says_is_shown():
     text = draft(SPEED, "Vehicle.Odometer", "Vehicle.Cabin.Temperature", "Vehicle.Cabin.Climate")
     for said in (
-        "How fast the vehicle moves; negative in reverse. (sensor, float, km/h, catalogue: -250",
-        "(sensor, uint32, km, no bounds in the catalogue",
+        "How fast the vehicle moves; negative in reverse. (sensor, float, km/h, catalog: -250",
+        "(sensor, uint32, km, no bounds in the catalog",
         "(uint32 holds 0 to 4294967295)",
-        "(sensor, int8, celsius, catalogue: -40 to ?)",
+        "(sensor, int8, celsius, catalog: -40 to ?)",
         "names of numbers, COOL = 1, HEAT = 2",
     ):
         assert said in " ".join(text.replace("\n# ", " ").split())
@@ -95,8 +95,8 @@ def test_what_the_catalogue_says_is_shown():
 def test_bounds_are_narrowed_not_widened():
     assert Schema.from_toml(draft(SPEED, **{SPEED: (0.0, 150.5)}))[SPEED] == Number(SPEED, 0, 150.5)
     for bounds, said in {
-        (-251.0, 0.0): "within those of the catalogue, -250 to 250; got -251 to 0",
-        (0.0, 251.0): "within those of the catalogue",
+        (-251.0, 0.0): "within those of the catalog, -250 to 250; got -251 to 0",
+        (0.0, 251.0): "within those of the catalog",
         (5.0, 5.0): "low must be below high; got 5 and 5",
         (float("nan"), 5.0): "low must be below high",
     }.items():
@@ -125,8 +125,8 @@ def test_signals_that_cannot_be_asked_for(path, kind, said):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"Vehicle": 7}', "[" * 10**5, '{"a": {}}'])
-def test_an_invalid_catalogue(text):
-    with pytest.raises(WireError, match=r"not a VSS catalogue in JSON: .*vspec export json"):
+def test_an_invalid_catalog(text):
+    with pytest.raises(WireError, match=r"not a VSS catalog in JSON: .*vspec export json"):
         vss.read(text)
 
 
@@ -149,23 +149,23 @@ def test_an_invalid_catalogue(text):
     ],
 )
 def test_entries_that_are_not_what_they_should_be(entries):
-    catalogue = vss.read(json.dumps({"Vehicle": {"children": {"X": entries}}}))
+    catalog = vss.read(json.dumps({"Vehicle": {"children": {"X": entries}}}))
     with pytest.raises(DomainError, match=r"Vehicle\.X"):
-        vss.template([catalogue["Vehicle.X"]], {})
+        vss.template([catalog["Vehicle.X"]], {})
 
 
 TEXT = st.text(max_size=30)
 
 
 @given(TEXT, TEXT, TEXT, st.lists(st.one_of(TEXT, st.integers()), max_size=5))
-def test_texts_of_a_catalogue_cannot_leave_their_place(name, description, unit, allowed):
-    """No text of a catalogue ends its comment or its quotes."""
+def test_texts_of_a_catalog_cannot_leave_their_place(name, description, unit, allowed):
+    """No text of a catalog ends its comment or its quotes."""
     number = {"datatype": "float", "description": description, "unit": unit, "min": 0, "max": 1}
     label = {"datatype": "string", "description": description, "allowed": [*allowed, "last"]}
     tree = {"Vehicle": {"children": {f"{name}1": number, f"{name}2": label}}}
-    catalogue = vss.read(json.dumps(tree))
+    catalog = vss.read(json.dumps(tree))
     paths = [f"Vehicle.{name}1", f"Vehicle.{name}2"]
-    text = vss.template([catalogue[path] for path in paths], {})
+    text = vss.template([catalog[path] for path in paths], {})
     tables = vss.toml.parse(text, "the draft")
     assert list(tables) == paths
     assert tables[paths[0]].keys() - {"unit"} == {"low", "high"}
@@ -269,14 +269,14 @@ def test_a_fleet_of_signals_on_the_command_line():
 @pytest.mark.usefixtures("folder")
 def test_bounds_are_asked_for():
     arguments = "schema", "--vss", "vss.json", "--ask", SPEED, LIGHTS, "Vehicle.Odometer"
-    answers = "-300\n100\n0\n\n0\n500000\n"  # too low, then the catalogue's high; then no defaults
+    answers = "-300\n100\n0\n\n0\n500000\n"  # too low, then the catalog's high; then no defaults
     result = run(*arguments, input=answers)
     schema = Schema.from_toml(result.stdout)
     assert (schema[SPEED].low, schema[SPEED].high) == (0, 250)
     assert (schema["Vehicle.Odometer"].low, schema["Vehicle.Odometer"].high) == (0, 500_000)
-    assert "Vehicle.Speed (sensor, float, km/h, catalogue: -250 to 250)" in result.stderr
+    assert "Vehicle.Speed (sensor, float, km/h, catalog: -250 to 250)" in result.stderr
     assert "low [-250]" in result.stderr
-    assert "within those of the catalogue" in result.stderr
+    assert "within those of the catalog" in result.stderr
     quiet = run(*arguments, "--bounds", SPEED, 0, 9, "--bounds", "Vehicle.Odometer", 0, 9)
     assert quiet.stderr == ""
 
@@ -317,11 +317,11 @@ def test_missing_bounds_and_identifying_signals_are_listed():
     names = "Vehicle.Speed", "Vehicle.Row2.Left.Angle", "Vehicle.VIN"
     said = run("schema", "--vss", write(FLAT), *names).stderr
     assert "Warning: Vehicle.VIN: such values tell who or where somebody is" in said
-    assert "1 of 3 signals have no bounds in the catalogue: Vehicle.Row2.Left.Angle." in said
+    assert "1 of 3 signals have no bounds in the catalog: Vehicle.Row2.Left.Angle." in said
 
 
 @pytest.mark.usefixtures("folder")
-def test_catalogues_in_yaml():
+def test_catalogs_in_yaml():
     yaml = pytest.importorskip("yaml")
     Path("vss.yaml").write_text(yaml.safe_dump(FLAT))
     assert run("schema", "--vss", "vss.yaml", "Vehicle.*").stdout == (
@@ -332,7 +332,7 @@ def test_catalogues_in_yaml():
     for text in ("a: [", "- 1", "1: {datatype: float}"):
         Path("vss.yaml").write_text(text)
         result = run("schema", "--vss", "vss.yaml", "Vehicle.*", code=1)
-        assert "not a VSS catalogue in YAML" in str(result.exception)
+        assert "not a VSS catalog in YAML" in str(result.exception)
 
 
 @pytest.mark.parametrize("cell", ["True", "1", "yes", 1, True, 1.0])
@@ -361,8 +361,8 @@ def test_aliases_are_checked():
 
 
 def test_lists_of_allowed_texts():
-    catalogue = vss.read(json.dumps(FLAT))
-    schema = Schema.from_toml(vss.template([catalogue["Vehicle.Warnings"]], {}))
+    catalog = vss.read(json.dumps(FLAT))
+    schema = Schema.from_toml(vss.template([catalog["Vehicle.Warnings"]], {}))
     rows = [{"Vehicle.Warnings": each} for each in (["BELT"], "OIL", ["OIL", "BELT"], [])]
     assert schema.rows(rows).matrix()[:2].tolist() == [[1], [0]]
     assert schema.check(rows)["Vehicle.Warnings"].unknown == 2
@@ -398,14 +398,14 @@ def test_the_fixture_is_what_the_tools_export(tmp_path):
 
 
 @pytest.mark.vss
-def test_the_catalogue_of_vss_2():
+def test_the_catalog_of_vss_2():
     [path] = TOOLS.glob("lib/python*/site-packages/vss/tree/vss_release_2.0.json")
-    catalogue = vss.read(path.read_text("utf-8"))
-    assert len(catalogue.signals) == 1224
-    assert catalogue[SPEED].bounds == (-250, 250)
-    assert catalogue["Vehicle.Chassis.SteeringWheel.Angle"].bounds == (None, None)
+    catalog = vss.read(path.read_text("utf-8"))
+    assert len(catalog.signals) == 1224
+    assert catalog[SPEED].bounds == (-250, 250)
+    assert catalog["Vehicle.Chassis.SteeringWheel.Angle"].bounds == (None, None)
     refused, names = [], []
-    for name, signal in catalogue.signals.items():
+    for name, signal in catalog.signals.items():
         try:
             text = vss.template([signal], {})
         except DomainError:
@@ -414,7 +414,7 @@ def test_the_catalogue_of_vss_2():
         assert filled(text).names == (name,)
         names.append(name)
     assert refused == ["Vehicle.OBD.DTCList"]  # a list of texts
-    whole = filled(vss.template([catalogue[name] for name in names], {}))
+    whole = filled(vss.template([catalog[name] for name in names], {}))
     plan = Plan(whole, 4.0)
     with pytest.warns(DataWarning, match=r"Vehicle\.VersionVSS\.Major: 3 of 3"):
         report = plan.report([{}] * 3, fedldp.source(1))

@@ -104,7 +104,7 @@ class DistributionMethod(ABC):
 class SquareWave(DistributionMethod):
     """Square wave: a number near the true one, more likely; then EM finds the distribution.
 
-    After each step of EM, neighbouring shares are averaged with the weights (1, 2, 1) / 4.
+    After each step of EM, neighboring shares are averaged with the weights (1, 2, 1) / 4.
 
     Parameters
     ----------

@@ -175,7 +175,7 @@ class PureOracle(FrequencyOracle):
 @final
 @dataclass(frozen=True)
 class RandomResponse(PureOracle):
-    """Generalised randomised response (GRR): mostly the true category, else any other one.
+    """Generalized randomized response (GRR): mostly the true category, else any other one.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class Rappor(BitVector):
 @final
 @dataclass(frozen=True)
 class LocalHashing(PureOracle):
-    """Optimized local hashing (OLH): a hash of the category by randomised response.
+    """Optimized local hashing (OLH): a hash of the category by randomized response.
 
     A vehicle draws a hash function to about e^epsilon + 1 numbers, and sends it with the hash.
 

@@ -118,7 +118,7 @@ def info_command(name: str, path: Path | None, as_json: bool) -> None:
     facts.add_column(no_wrap=True)
     facts.add_column(overflow="fold")  # addresses and checksums, whole
     for key in ("name", "source", "licence", "citation", "rows", "dimensions", "note", "available"):
-        facts.add_row(key, str(document[key] or ""))
+        facts.add_row("license" if key == "licence" else key, str(document[key] or ""))
     for key, value in (document["download"] or {}).items():
         facts.add_row(f"download: {key}", str(value or "not published"))
     for objective, target in document.get("targets", {}).items():

@@ -227,16 +227,16 @@ def summary(plan: Plan) -> dict[str, Any]:
 @click.argument("names", metavar="DATA | SIGNAL...", nargs=-1, required=True)
 @click.option(
     "--vss",
-    "catalogue",
+    "catalog",
     type=INPUT,
-    help="A VSS catalogue of signals (JSON or YAML).",
+    help="A VSS catalog of signals (JSON or YAML).",
     metavar="FILE",
 )
 @click.option(
     "--bounds",
     type=(str, float, float),
     multiple=True,
-    help="Narrower bounds of a signal of the catalogue.",
+    help="Narrower bounds of a signal of the catalog.",
     metavar="SIGNAL LOW HIGH",
 )
 @click.option(
@@ -246,7 +246,7 @@ def summary(plan: Plan) -> dict[str, Any]:
 )
 def schema_command(
     names: tuple[str, ...],
-    catalogue: Path | None,
+    catalog: Path | None,
     bounds: tuple[tuple[str, float, float], ...],
     ask: bool | None,
 ) -> None:
@@ -260,16 +260,16 @@ def schema_command(
     which labels categories have. All of that is public: it must come from you,
     never from the data. DATA is a CSV or Parquet file.
 
-    With --vss, each SIGNAL is a path in a catalogue of the Vehicle Signal
+    With --vss, each SIGNAL is a path in a catalog of the Vehicle Signal
     Specification, as `vspec export json` or yaml writes it; "*" stands for any
     part, such as a row or a side. Its bounds and allowed values come from the
-    catalogue. Narrow the bounds, with --bounds or when you
+    catalog. Narrow the bounds, with --bounds or when you
     are asked: a speed from 0 to 150 is estimated with less error than one from
-    -250 to 250. Where the catalogue has no bounds, fill them in.
+    -250 to 250. Where the catalog has no bounds, fill them in.
     """  # noqa: D301 (click wants the character \b itself)
-    if catalogue is not None:
+    if catalog is not None:
         interactive = sys.stdin.isatty() if ask is None else ask
-        click.echo(_signals(catalogue, names, bounds, interactive), nl=False)
+        click.echo(_signals(catalog, names, bounds, interactive), nl=False)
         return
     if bounds or ask:
         raise click.UsageError("--bounds and --ask are for signals: give --vss too.")
@@ -288,14 +288,14 @@ def _signals(
     bounds: tuple[tuple[str, float, float], ...],
     ask: bool,
 ) -> str:
-    """Return the draft of a schema of some signals of a catalogue."""
+    """Return the draft of a schema of some signals of a catalog."""
     with naming(path):
         is_yaml = path.suffix.lower() in (".yaml", ".yml", ".vspec")
-        catalogue = vss.read(path.read_text("utf-8", errors="replace"), is_yaml=is_yaml)
+        catalog = vss.read(path.read_text("utf-8", errors="replace"), is_yaml=is_yaml)
     chosen = {
         signal.path: signal
         for name in names
-        for signal in catalogue.matching(name)
+        for signal in catalog.matching(name)
         if "*" not in name or signal.has_values
     }
     signals = [*chosen.values()]
@@ -316,7 +316,7 @@ def _signals(
         )
     if unbounded := [s.path for s in signals if s.lacks_bounds and s.path not in bounds_of]:
         click.echo(
-            f"{len(unbounded)} of {len(signals)} signals have no bounds in the catalogue: "
+            f"{len(unbounded)} of {len(signals)} signals have no bounds in the catalog: "
             f"{', '.join(unbounded)}. Fill them in, or give --bounds.",
             err=True,
         )
@@ -326,14 +326,14 @@ def _signals(
 def _matching(name: str, signals: Sequence[vss.Signal]) -> list[vss.Signal]:
     """Return the signals among those that were given that a path or a pattern names."""
     try:
-        return vss.Catalogue({signal.path: signal for signal in signals}).matching(name)
+        return vss.Catalog({signal.path: signal for signal in signals}).matching(name)
     except UnknownName:
         known = [signal.path for signal in signals]
         raise unknown("signal among those that were given", name, known) from None
 
 
 def _ask_bounds(signal: vss.Signal) -> tuple[float, float]:
-    """Ask at the terminal for bounds, with those of the catalogue as defaults."""
+    """Ask at the terminal for bounds, with those of the catalog as defaults."""
     click.echo(f"{signal.path} ({signal.summary})", err=True)
     while True:
         low, high = (

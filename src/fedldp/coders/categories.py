@@ -655,14 +655,14 @@ def refuse(epsilon: Fraction, reason: str | None, useless: bool) -> None:
 
 
 def response_odds(epsilon: float, labels: int) -> tuple[int, int]:
-    """Return the odds `same` and `other` of randomised response, rounded towards privacy."""
+    """Return the odds `same` and `other` of randomized response, rounded towards privacy."""
     most = vehicle.exp_below(vehicle.exact(epsilon))
     other = -(-(1 << ROW_TOTAL_BITS) // (most + labels - 1))
     return (1 << ROW_TOTAL_BITS) - (labels - 1) * other, other
 
 
 def respond(own: Codes, same: int, other: int, total: int, source: Source) -> Codes:
-    """Return the label to send for each true one by randomised response, with one word for each."""
+    """Return the label to send for each true one by randomized response, with one word for each."""
     words = source.words(own.size)
     words >>= np.uint64(vehicle.WORD + 1 - total.bit_length())
     gap = np.uint64(same - other)

@@ -73,7 +73,7 @@ class Law:
 
     @cached_property
     def jump(self) -> float:
-        """The largest distance between neighbouring values, squared: noise comes in such steps."""
+        """The largest distance between neighboring values, squared: noise comes in such steps."""
         return float(np.max(np.diff(self.values)) ** 2)
 
     @cached_property

@@ -36,18 +36,18 @@ class Scaling:
 
     `fedldp.learn.survey` finds one that gives the numbers the mean 0 and the mean square 1, and
     makes them uncorrelated. For a linear regression it also finds a map of the target. Without
-    centres, the numbers stay as they are, and only the target is mapped.
+    centers, the numbers stay as they are, and only the target is mapped.
 
     Parameters
     ----------
     centres : tuple of float
-        c, a centre for each number.
+        c, a center for each number.
     factors : tuple of float
         The diagonal of M, a factor for each number.
     mixing : tuple of tuples of float, optional
         A matrix; if given, M is this matrix times the diagonal matrix of the factors.
     target : tuple of float, optional
-        The centre and the factor of the target of a linear regression. Vehicles multiply their
+        The center and the factor of the target of a linear regression. Vehicles multiply their
         gradients by the factor, and the server learns the model of the mapped target.
 
     Raises
@@ -72,13 +72,13 @@ class Scaling:
     def __post_init__(self) -> None:
         p, rows = len(self.centres), () if self.mixing is None else self.mixing
         if len(self.factors) != p or (self.mixing is not None and len(rows) != p):
-            raise DomainError("a scaling needs a centre, a factor and a row for each number.")
+            raise DomainError("a scaling needs a center, a factor and a row for each number.")
         if any(len(row) != p for row in rows):
             raise DomainError(f"each row of a scaling's mixing must have {p} numbers.")
         target = () if self.target is None else self.target
         if self.target is not None and (len(target) != 2 or not target[1] > 0):
             raise DomainError(
-                f"the target of a scaling must be a centre and a positive factor; got {target!r}."
+                f"the target of a scaling must be a center and a positive factor; got {target!r}."
             )
         numbers = *self.centres, *self.factors, *(number for row in rows for number in row), *target
         for value in numbers:

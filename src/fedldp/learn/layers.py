@@ -412,14 +412,14 @@ class Activation(Layer):
 @final
 @dataclass(frozen=True)
 class Pool(Layer):
-    """The mean or the largest of neighbouring values of a signal.
+    """The mean or the largest of neighboring values of a signal.
 
     Parameters
     ----------
     width : int
-        How many neighbours.
+        How many neighbors.
     stride : int
-        How far apart the first neighbours are.
+        How far apart the first neighbors are.
     function : {"mean", "max"}, default="mean"
         What is taken.
 

@@ -153,7 +153,7 @@ class Settings:
         AUTO,
         OneOf(SURVEYS),
         help="What a part of the fleet is asked about its numbers first, if the server is "
-        "noise-aware: centres and scales, correlations too, or what a public rule says. For linear "
+        "noise-aware: centers and scales, correlations too, or what a public rule says. For linear "
         "regression, others are asked about the target.",
     )
     survey_share: float = option(

@@ -10,7 +10,7 @@ one question with its whole epsilon, through a plan as for any statistic:
 For a linear regression, other vehicles are asked about the target. Its bounds may be generous, so
 the noise of a mean on the scale of the bounds can be larger than the spread. Therefore these rounds
 ask yes or no: first whether the target is above a centre, which moves to the median with steps that
-get smaller (stochastic approximation); then whether it is further from the centre than a distance,
+get smaller (stochastic approximation); then whether it is further from the center than a distance,
 which moves to a quantile in the same way, as a logarithm. What noise moves them is a share of the
 spread, whatever the bounds are. The last rounds ask for the share of vehicles whose gradients would
 be clipped (`fedldp.learn.clipping`); where that is surely too large, the distance is doubled.
@@ -373,15 +373,15 @@ class Survey:
     Parameters
     ----------
     kind : {"scale", "whiten", "target"}
-        Whether to find centres and scales only, or correlations too; or to survey a target.
+        Whether to find centers and scales only, or correlations too; or to survey a target.
     numbers : int
         How many numbers a row has.
     epsilon : float or None
         The privacy budget of a vehicle; None for answers without privacy, for comparison.
     limit : float, default=1.0
-        For a target: how many spreads from the centre a gradient is clipped.
+        For a target: how many spreads from the center a gradient is clipped.
     beyond : float, default=0.2
-        For a target: the share that is further from the centre than the distance that is found.
+        For a target: the share that is further from the center than the distance that is found.
 
     Examples
     --------
@@ -415,7 +415,7 @@ class Survey:
         vehicles : int
             The number of vehicles in the survey.
         limit : float
-            How many spreads from the centre a gradient is clipped.
+            How many spreads from the center a gradient is clipped.
 
         Returns
         -------

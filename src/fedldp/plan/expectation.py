@@ -239,7 +239,7 @@ def vehicles_for(expected: Callable[[int], Expectation], targets: Mapping[str, f
 
 
 def label_shares(positions: Floats, labels: int) -> Floats:
-    """Return the share of each label, of values that are rounded to one of two neighbours."""
+    """Return the share of each label, of values that are rounded to one of two neighbors."""
     lower = np.floor(positions.reshape(-1)).astype(np.int64)
     upper = positions.reshape(-1) - lower
     shares = np.bincount(lower, 1 - upper, minlength=labels + 1)

@@ -231,7 +231,7 @@ class _Answer(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Neighbouring units with the same coder, and their attributes."""
+    """Neighboring units with the same coder, and their attributes."""
 
     coder: Coder
     attributes: tuple[Attribute, ...]

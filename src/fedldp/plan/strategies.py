@@ -484,7 +484,7 @@ def choose(schema: Schema, epsilon: float) -> Choice:
     """Return the strategy that "auto" means: a rule of schema and epsilon alone.
 
     A cube replaces sampling only where its squared error is at most `CUBE_GAIN` of the sample's, if
-    numbers are spread evenly. Numbers near their centre lose by it, those near their bounds win
+    numbers are spread evenly. Numbers near their center lose by it, those near their bounds win
     more. So the rule asks for a clear gain: over the shapes of `tests/plan/test_plan_auto.py`, it
     then has less error on average. A cube of some attributes beside categories leaves these too
     little of the budget.
@@ -625,7 +625,7 @@ def outputs_as_printed(name: str, outputs: int | None, study: bool) -> int | Non
 def _category_coder(oue: bool, few_bits: bool) -> CategoryCoder:
     """Return which coder answers a number of categories with an epsilon.
 
-    Plans of format 1 have randomised response or OUE, whichever has less error. Lines are for plans
+    Plans of format 1 have randomized response or OUE, whichever has less error. Lines are for plans
     that ask for few bits, and for more categories than format 1 allows.
     """
     if few_bits:

@@ -1,8 +1,8 @@
 """Signals as vehicles name them: the Vehicle Signal Specification (VSS) of COVESA.
 
-A catalogue in JSON or YAML, as `vspec export` of vss-tools writes it, is a tree of branches whose
+A catalog in JSON or YAML, as `vspec export` of vss-tools writes it, is a tree of branches whose
 leaves are signals. The path of a signal, such as `Vehicle.Speed`, becomes the name of an attribute;
-what the catalogue says about its values becomes a draft of its bounds or categories.
+what the catalog says about its values becomes a draft of its bounds or categories.
 """
 
 import json
@@ -36,7 +36,7 @@ _IDENTIFYING = re.compile(
     r"|UUID|Latitude|Longitude|DriverID|Fleet(Vehicle)?ID"
 )
 _HEAD = """\
-# Signals of a VSS catalogue. Bounds and categories are public. Narrow the bounds to what you
+# Signals of a VSS catalog. Bounds and categories are public. Narrow the bounds to what you
 # know without looking at the data: the error of an estimate is in proportion to their distance.
 """
 
@@ -44,11 +44,11 @@ _HEAD = """\
 @final
 @dataclass(frozen=True)
 class Signal:
-    """A leaf of a catalogue: what values a signal has.
+    """A leaf of a catalog: what values a signal has.
 
-    >>> catalogue = read('{"Vehicle": {"type": "branch", "children": {"Speed": {"type": "sensor", '
+    >>> catalog = read('{"Vehicle": {"type": "branch", "children": {"Speed": {"type": "sensor", '
     ...     '"datatype": "int32", "unit": "km/h", "min": -250, "max": 250}}}}')
-    >>> catalogue["Vehicle.Speed"].bounds, catalogue["Vehicle.Speed"].unit
+    >>> catalog["Vehicle.Speed"].bounds, catalog["Vehicle.Speed"].unit
     ((-250, 250), 'km/h')
     """
 
@@ -62,7 +62,7 @@ class Signal:
 
     @property
     def datatype(self) -> str:
-        """The type of a value; old catalogues write it in capital letters at times."""
+        """The type of a value; old catalogs write it in capital letters at times."""
         return self._text("datatype").lower()
 
     @property
@@ -77,7 +77,7 @@ class Signal:
 
     @property
     def labels(self) -> list[str] | None:
-        """The allowed values; None if the catalogue allows any."""
+        """The allowed values; None if the catalog allows any."""
         if self.datatype == "boolean":
             return ["false", "true"]
         # VSS 2 calls a list of allowed values "enum"; VSS 6 has that for names of numbers.
@@ -124,7 +124,7 @@ class Signal:
 
     @property
     def bounds(self) -> tuple[Any, Any]:
-        """The bounds in the catalogue; None stands for a bound that is absent."""
+        """The bounds in the catalog; None stands for a bound that is absent."""
         found = self.entries.get("min"), self.entries.get("max")
         if not all(each is None or (is_real(each) and isfinite(to_float(each))) for each in found):
             raise DomainError(f"{self.path}: expected numbers as min and max; got {found!r:.200}.")
@@ -132,11 +132,11 @@ class Signal:
 
     @property
     def summary(self) -> str:
-        """What the catalogue says, in a few words."""
+        """What the catalog says, in a few words."""
         low, high = self.bounds
         parts = [self._text("type"), self._text("datatype"), self.unit]
         if low is not None or high is not None:
-            parts.append(f"catalogue: {_end(low)} to {_end(high)}")
+            parts.append(f"catalog: {_end(low)} to {_end(high)}")
         elif isinstance(self.entries.get("enum"), dict):
             names = [f"{_line(name)} = {number}" for name, number in self.entries["enum"].items()]
             parts.append(f"names of numbers, {listed(names)}")
@@ -145,17 +145,17 @@ class Signal:
         elif self.is_number:
             ends = _INTEGERS.get(self.datatype.removesuffix(_ARRAY))
             held = f" ({self._text('datatype')} holds {ends[0]} to {ends[1]})" if ends else ""
-            parts.append(f"no bounds in the catalogue{held}")
+            parts.append(f"no bounds in the catalog{held}")
         return ", ".join(part for part in parts if part)
 
     def narrowed(self, low: float, high: float) -> tuple[float, float]:
-        """Return bounds of the user, which must lie within those of the catalogue."""
+        """Return bounds of the user, which must lie within those of the catalog."""
         least, most = self.bounds
         if not low < high:
             raise DomainError(f"{self.path}: low must be below high; got {low:g} and {high:g}.")
         if (least is not None and low < least) or (most is not None and high > most):
             raise DomainError(
-                f"{self.path}: bounds must lie within those of the catalogue, {_end(least)} to "
+                f"{self.path}: bounds must lie within those of the catalog, {_end(least)} to "
                 f"{_end(most)}; got {low:g} to {high:g}."
             )
         return low, high
@@ -191,8 +191,8 @@ class Signal:
 
 @final
 @dataclass(frozen=True)
-class Catalogue:
-    """The signals of a catalogue by their paths."""
+class Catalog:
+    """The signals of a catalog by their paths."""
 
     signals: Mapping[str, Signal]
 
@@ -208,7 +208,7 @@ class Catalogue:
         """Return the signals of a path, in which "*" stands for any part, or for some letters.
 
         >>> speed = Signal("Vehicle.Row1.Speed", {"datatype": "float"})
-        >>> Catalogue({speed.path: speed}).matching("Vehicle.*.Speed") == [speed]
+        >>> Catalog({speed.path: speed}).matching("Vehicle.*.Speed") == [speed]
         True
         """
         if "*" not in pattern:
@@ -224,17 +224,17 @@ class Catalogue:
         return found
 
 
-def read(text: str, *, is_yaml: bool = False) -> Catalogue:
-    """Read a catalogue in JSON or YAML, or raise `WireError`."""
+def read(text: str, *, is_yaml: bool = False) -> Catalog:
+    """Read a catalog in JSON or YAML, or raise `WireError`."""
     kind, program = ("YAML", "yaml") if is_yaml else ("JSON", "json")
-    with documents.reading(f"VSS catalogue in {kind}", f". Make it with `vspec export {program}`."):
+    with documents.reading(f"VSS catalog in {kind}", f". Make it with `vspec export {program}`."):
         tree = _yaml(text) if is_yaml else json.loads(text)
         if not isinstance(tree, dict):
             raise ValueError(f"it must be a {kind} object")
         signals = {path: Signal(path, node) for path, node in _leaves(tree, "")}
         if not signals:
             raise ValueError("it has no signals")
-    return Catalogue(signals)
+    return Catalog(signals)
 
 
 def _yaml(text: str) -> Any:
@@ -259,14 +259,14 @@ def _leaves(branch: Mapping[str, Any], before: str) -> Iterator[tuple[str, dict[
 
 
 def template(signals: Iterable[Signal], bounds: Mapping[str, tuple[float, float]]) -> str:
-    """Return a draft of a schema in TOML: bounds of the user, or else those of the catalogue.
+    """Return a draft of a schema in TOML: bounds of the user, or else those of the catalog.
 
     >>> speed = Signal("Vehicle.Speed", {"datatype": "int32", "min": -250, "max": 250})
     >>> print(template([speed], {"Vehicle.Speed": (0.0, 200.0)}))
-    # Signals of a VSS catalogue. Bounds and categories are public. Narrow the bounds to what you
+    # Signals of a VSS catalog. Bounds and categories are public. Narrow the bounds to what you
     # know without looking at the data: the error of an estimate is in proportion to their distance.
     <BLANKLINE>
-    # (int32, catalogue: -250 to 250)
+    # (int32, catalog: -250 to 250)
     ["Vehicle.Speed"]
     low = 0
     high = 200

@@ -26,7 +26,7 @@ _GRID_DIRECTIONS = 720  # which are tried as ends of an interval
 class CircularDistribution(Bins):
     """The distribution of an angle: histogram, mean direction and resultant length.
 
-    The values, as points on a circle of radius 1, have a centre. The mean direction is where it
+    The values, as points on a circle of radius 1, have a center. The mean direction is where it
     lies, seen from the middle of the circle; the resultant length is how far away it is: 1 if all
     angles are the same, and 0 if they balance, when there is no mean direction.
 
@@ -111,7 +111,7 @@ class CircularDistribution(Bins):
 
     @cached_property
     def _centre(self) -> complex:
-        """The centre of all values, if those of each bin are spread evenly over it."""
+        """The center of all values, if those of each bin are spread evenly over it."""
         points = np.exp(1j * self._radians)
         return complex(self.histogram.frequencies @ (np.diff(points) / 1j / np.diff(self._radians)))
 
@@ -126,7 +126,7 @@ class CircularDistribution(Bins):
         return abs(self._centre)
 
     def _component(self, directions: Floats, quarter: int) -> tuple[Floats, Floats]:
-        """Return the least and the largest component of the centre along or across directions.
+        """Return the least and the largest component of the center along or across directions.
 
         A value can be anywhere in its bin. The cosine of its distance to the direction (or to the
         direction a quarter further) is extreme at an edge, or where it is 1 or -1.
@@ -145,7 +145,7 @@ class CircularDistribution(Bins):
     def mean_interval(self) -> Floats:
         """The interval of the mean direction, which may contain 0: (350, 10) has a width of 20.
 
-        If the centre may be the middle of the circle, it is the whole circle, from 0 to the period.
+        If the center may be the middle of the circle, it is the whole circle, from 0 to the period.
         """
         whole = np.array([0.0, self._period])
         if not np.isfinite(self._centre):

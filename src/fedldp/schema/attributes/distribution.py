@@ -226,7 +226,7 @@ def ascending(numbers: Floats) -> Floats:
     for number in numbers.tolist():
         means.append(number)
         sizes.append(1)
-        while len(means) > 1 and means[-2] > means[-1]:  # neighbours become one, with their mean
+        while len(means) > 1 and means[-2] > means[-1]:  # neighbors become one, with their mean
             size = sizes[-2] + sizes[-1]
             mean = (means[-2] * sizes[-2] + means.pop() * sizes.pop()) / size
             means[-1], sizes[-1] = mean, size

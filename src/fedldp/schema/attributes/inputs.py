@@ -77,7 +77,7 @@ class Inputs(ABC):
     @property
     @abstractmethod
     def scaling(self) -> tuple[float, float]:
-        """The centre and the scale: a value v becomes (v - centre) * scale."""
+        """The center and the scale: a value v becomes (v - centre) * scale."""
 
     def of(self, values: npt.ArrayLike) -> Floats:
         """Return the inputs of some values, scaled and clipped, and `missing` for NaN."""
@@ -136,7 +136,7 @@ class NumberInputs(Inputs):
 
     @property
     def scale(self) -> float:
-        """The factor of a distance from the centre."""
+        """The factor of a distance from the center."""
         width = self.high - self.low
         return 2 / width if width else inf
 

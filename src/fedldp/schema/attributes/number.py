@@ -36,7 +36,7 @@ class Number(Attribute):
         The public bounds.
     missing
         The public value that a vehicle uses if its own is missing or unreadable. By default it is
-        the centre of the bounds.
+        the center of the bounds.
     size
         How many numbers the attribute has: more than 1 for a vector.
     length
@@ -66,7 +66,7 @@ class Number(Attribute):
     name: str
     low: float
     high: float
-    missing: float = None  # type: ignore[assignment]  # the centre
+    missing: float = None  # type: ignore[assignment]  # the center
     size: int = 1
     length: float | None = None
     constant: bool = field(default=False, kw_only=True)
@@ -165,12 +165,12 @@ class Number(Attribute):
 
     @property
     def scale(self) -> float:
-        """The factor of a distance from the centre."""
+        """The factor of a distance from the center."""
         return self.inputs.scale
 
     @property
     def half_width(self) -> float:
-        """The distance from the centre to a bound, which becomes 1."""
+        """The distance from the center to a bound, which becomes 1."""
         return self.estimand.half_width
 
     def to_unit(self, values: npt.ArrayLike) -> Floats:
