@@ -25,7 +25,7 @@ def built(pattern):
     return found
 
 
-def test_the_wheel_holds_the_package_and_its_data():
+def test_the_wheel_holds_the_package_its_data_and_the_manual_page():
     with zipfile.ZipFile(built("*.whl")) as wheel:
         names = set(wheel.namelist())
     package = {
@@ -35,7 +35,8 @@ def test_the_wheel_holds_the_package_and_its_data():
     }
     others = names - package
     assert package <= names
-    assert all(".dist-info/" in name for name in others), others
+    [manual] = [name for name in others if ".dist-info/" not in name]
+    assert manual.endswith(".data/data/share/man/man1/fedldp.1")
     assert built("*.whl").name.endswith("-py3-none-any.whl")  # pure Python: no compiler anywhere
 
 
