@@ -157,8 +157,8 @@ def test_a_column_without_a_usable_label_is_refused():
     ("cell", "message"),
     [
         ("old", "'age' must have a finite number .* row 0: 'old' is not a number. Declare"),
-        (np.nan, r"'age' must have a finite number .* row 0: the value is missing\.$"),
-        (np.inf, r"'age' must have a finite number in every row; row 0: inf\.$"),
+        (np.nan, r"'age' must have a finite number .* row 0: the value is missing\. Fill in a"),
+        (np.inf, r"'age' must have a finite number in every row; row 0: inf\. Fill in a"),
     ],
 )
 def test_numbers_must_be_finite(cell, message):

@@ -72,11 +72,12 @@ def read_columns(features: Features, X: Any) -> tuple[Floats, DataQuality]:
             matrix[invalid, place] = 0.0
         elif not attribute.feature_labels and invalid.any():
             attribute_quality, row = quality[attribute.name], int(invalid.argmax())
-            hint = ' Declare labels in square brackets, such as ["Oslo", "Rome"].'
+            hint = " Fill in a public value, such as the middle of the bounds."
+            if attribute_quality.unreadable:
+                hint = ' Declare labels in square brackets, such as ["Oslo", "Rome"].'
             raise DomainError(
                 f"column {attribute.name!r} must have a finite number in every row; "
-                f"{attribute_quality.example or f'row {row}: {matrix[row, place]}'}."
-                f"{hint if attribute_quality.unreadable else ''}"
+                f"{attribute_quality.example or f'row {row}: {matrix[row, place]}'}.{hint}"
             )
     return matrix, quality
 

@@ -222,5 +222,6 @@ def finite(name: str, key: str, value: Any) -> float:
     """
     number = to_float(value) if is_real(value) else inf
     if not isfinite(number):
-        raise DomainError(f"{key} of {name!r} must be a finite number; got {shown(value)}.")
+        hint = " Numbers and dates take no quotation marks." if isinstance(value, str) else ""
+        raise DomainError(f"{key} of {name!r} must be a finite number; got {shown(value)}.{hint}")
     return number + 0.0  # not -0.0, which is equal but is written differently
