@@ -466,6 +466,8 @@ def template(data: Any) -> str:
     # Delete the table of a column that vehicles should not be asked for, such as their ids.
     # The category "other" counts every missing or unknown value. Delete it only where there are
     # none, as in a column of two labels that a model is to predict.
+    # Spell categories as the file does: "True" is not "true". Dates need dates as bounds,
+    # such as low = 2020-01-01; times of day need unit = "hour of day", and no categories.
     # Remove the "#" before bins to estimate the distribution of a number and not only its mean,
     # and before optional if some vehicles have no value.
     <BLANKLINE>
@@ -484,6 +486,8 @@ def template(data: Any) -> str:
         "# Delete the table of a column that vehicles should not be asked for, such as their ids.\n"
         '# The category "other" counts every missing or unknown value. Delete it only where there '
         "are\n# none, as in a column of two labels that a model is to predict.\n"
+        '# Spell categories as the file does: "True" is not "true". Dates need dates as bounds,\n'
+        '# such as low = 2020-01-01; times of day need unit = "hour of day", and no categories.\n'
         '# Remove the "#" before bins to estimate the distribution of a number and not only its '
         "mean,\n# and before optional if some vehicles have no value.\n"
     ]
