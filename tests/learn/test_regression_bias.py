@@ -255,7 +255,7 @@ def test_clipped_gradients_are_counted_and_told():
     assert caught[0].filename == __file__ or len(caught) == 1
     assert fitted(x, y).clipped_.share < 0.2
     assert not ClippedShare(0.3, 0.06).biases
-    assert str(ClippedShare(0.081, 0.01)) == "8.1% +- 2.0%"
+    assert str(ClippedShare(0.081, 0.01)) == "8.1% ± 2.0%"
     assert Clip.at(1.0, 2.0).spreads == 1.5
 
 

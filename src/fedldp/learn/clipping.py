@@ -86,14 +86,14 @@ class ClippedShare:
     """The share of gradients that the first model's residuals would have clipped, as surveyed.
 
     >>> print(ClippedShare(0.08, 0.01))
-    8.0% +- 2.0%
+    8.0% ± 2.0%
     """
 
     share: float
     stderr: float
 
     def __str__(self) -> str:
-        return f"{self.share:.1%} +- {2 * self.stderr:.1%}"
+        return f"{self.share:.1%} ± {2 * self.stderr:.1%}"
 
     @classmethod
     def of(cls, answered: Mean) -> "ClippedShare":

@@ -36,7 +36,7 @@ class Comparison:
     >>> found.beats_base_rate
     True
     >>> print(found)
-    The model errs by 0.1 on 100 rows, and always the same answer by 0.5: 0.4 +- 0.115 less. It
+    The model errs by 0.1 on 100 rows, and always the same answer by 0.5: 0.4 ± 0.115 less. It
     beats the base rate.
     """
 
@@ -134,5 +134,5 @@ class Comparison:
     def __str__(self) -> str:
         return (
             f"The model errs by {self.error:.3g} on {self.rows:,} rows, and always the same answer "
-            f"by {self.base_rate:.3g}: {self.gain:.3g} +- {self.margin:.3g} less. {self.verdict}"
+            f"by {self.base_rate:.3g}: {self.gain:.3g} ± {self.margin:.3g} less. {self.verdict}"
         )

@@ -849,7 +849,7 @@ class _Classification(ClassifierMixin, _LDPModel):  # type: ignore[misc]
         >>> late = X[:, 0] > 0.6
         >>> model = LDPLogisticRegression(epsilon=4.0, bounds=(0, 1), random_state=0)
         >>> print(model.fit(X[:3000], late[:3000]).compare(X[3000:], late[3000:]))
-        The model errs by 0.012 on 1,000 rows, and always the same answer by 0.399: 0.387 +- 0.0317
+        The model errs by 0.012 on 1,000 rows, and always the same answer by 0.399: 0.387 ± 0.0317
         less. It beats the base rate.
         """
         return Comparison.of_labels(y, self.predict(X))
