@@ -25,7 +25,7 @@ from fedldp import (
 )
 from fedldp.budget.vehicle import tell_nobody
 from fedldp.cli.app import fedldp as command
-from fedldp.errors import DomainError, WireError
+from fedldp.errors import DataWarning, DomainError, WireError
 from fedldp.schema.attributes.open import HashedCategory, WholeNumbers
 
 RULES = ("random", "mean", "last", "maximum", "count", "any")
@@ -86,7 +86,7 @@ def plan_of(attribute):
 def by_library(plan, rows, owners, words):
     """Return the inputs of each vehicle, if these words choose random rows."""
     places = np.array(words) / 2.0**64
-    matrix = plan.schema.rows(rows, several=True).one_each(np.array(owners), lambda _: places)
+    matrix, _ = plan.schema.rows(rows, several=True).one_each(np.array(owners), lambda _: places)
     [attribute] = plan.schema.attributes
     return np.atleast_2d(attribute.inputs.of(matrix)).reshape(len(words), -1)
 
@@ -162,7 +162,7 @@ def test_what_a_rule_makes(kind, rule, cells, expected):
     small = vehicle.Plan(plan.to_json(), 2)
     rows = [{"x": cell} for cell in cells]
     [attribute] = plan.schema.attributes
-    matrix = plan.schema.rows(rows, several=True).one_each([0] * len(rows), np.zeros)
+    matrix, _ = plan.schema.rows(rows, several=True).one_each([0] * len(rows), np.zeros)
     [read] = attribute.estimand.from_unit(attribute.inputs.of(matrix))[0].ravel()[:1]
     assert read == pytest.approx(expected)
     assert small.inputs(small.one_row(rows, 0)) == attribute.inputs.of(matrix).ravel().tolist()
@@ -347,3 +347,28 @@ def test_other_lists_are_mistakes_of_the_program(text):
         vehicle.read_row(text)
     assert vehicle.read_row(b'[{"a": 1}, {}]') == [{"a": 1}, {}]
     assert vehicle.read_row(b"[]") == []
+
+
+COUNTED = Schema.of(trips={"low": 0, "high": 2, "rule": "count"})
+TRIPS_OF_CARS = {"trips": [5, 7, 8, 9, None], "car": ["a", "a", "a", "b", "b"]}
+
+
+def test_a_count_beyond_its_bounds_is_told():
+    plan = Plan(COUNTED, 2.0)
+    with pytest.warns(DataWarning, match=r"trips: 1 of 2 \(50%\) clipped to \[0, 2\]"):
+        plan.report(TRIPS_OF_CARS, fedldp.source(1), vehicle_ids="car")
+    with pytest.raises(DomainError, match="trips"):
+        plan.report(TRIPS_OF_CARS, fedldp.source(1), vehicle_ids="car", strict=True)
+
+
+def test_collect_tells_counts_beyond_their_bounds(tmp_path):
+    (tmp_path / "trips.toml").write_text('[trips]\nlow = 0\nhigh = 2\nrule = "count"\n')
+    lines = [f"{car},{trip}" for car in range(300) for trip in range(1 + car % 4)]
+    (tmp_path / "trips.csv").write_text("\n".join(["car,trips", *lines]))
+    words = ["collect", str(tmp_path / "trips.csv"), "--schema", str(tmp_path / "trips.toml")]
+    words += ["--epsilon", "2", "--vehicle", "car", "--seed", "1"]
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 0
+    assert "150 of 300 (50%) clipped to [0, 2]" in done.output
+    refused = CliRunner().invoke(command, [*words, "--strict"])
+    assert "150 of 300" in str(refused.exception)

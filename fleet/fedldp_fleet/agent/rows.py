@@ -17,6 +17,7 @@ import numpy as np
 from fedldp.errors import DomainError
 from fedldp.schema import frames
 from fedldp.schema.quality import DataQuality, total
+from fedldp.schema.rows import with_counts
 from fedldp.schema.rules import by_rule
 from fedldp.schema.schema import Schema
 from fedldp.schema.vehicle_ids import VehicleIds
@@ -104,6 +105,8 @@ class ProgramRows:
             ids = VehicleIds(self._column, tolerant=True)
             ids.add(data, 0)
             names = ids.names() if self._column else [self.vehicle_ids[0]] * len(matrix)
+            if self._column:
+                quality = quality_of_vehicles(self.schema, quality, rows.unjoined(), names)
             tell_quality(quality.using(self._column), self._tell)
             return of_vehicles(self.schema, matrix, rows.unjoined(), names, self.vehicle_ids)
         except BaseException as error:  # whatever the data cause, all vehicles answer
@@ -189,7 +192,11 @@ class FileRows:
         ]
         if not used:
             raise DomainError(f"{self._path} has no rows of a known vehicle.")
-        tell_quality(total(qualities).using(self._column, self._epsilon), self._tell)
+        quality = total(qualities)
+        if self._column:
+            mine = np.concatenate(unjoined)[used], [names[row] for row in used]
+            quality = quality_of_vehicles(self.schema, quality, *mine)
+        tell_quality(quality.using(self._column, self._epsilon), self._tell)
         return (
             matrix[used],
             np.concatenate(unjoined)[used] if self._column else None,
@@ -233,6 +240,14 @@ def of_vehicles(
         if unjoined is None
         else by_rule(schema.attributes, unjoined[kept], owners[kept], len(vehicle_ids)),
     )
+
+
+def quality_of_vehicles(
+    schema: Schema, quality: DataQuality, unjoined: Floats, names: Sequence[str]
+) -> DataQuality:
+    """Return the quality of rows, with that of the counts of each vehicle's rows."""
+    vehicles, owners = np.unique(names, return_inverse=True)
+    return with_counts(quality, schema.attributes, unjoined, owners, len(vehicles))
 
 
 def width_of(schema: Schema) -> int:

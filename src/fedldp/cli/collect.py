@@ -39,7 +39,7 @@ from fedldp.results.tally import Tally
 from fedldp.schema import frames
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.quality import DataQuality, total
-from fedldp.schema.rows import names_of
+from fedldp.schema.rows import names_of, with_counts
 from fedldp.schema.rules import one_row_each
 from fedldp.schema.schema import Schema
 from fedldp.schema.vehicle_ids import VehicleIds
@@ -130,14 +130,11 @@ def collect_command(
 
 def _check_data(schema: Schema, path: Path, vehicle: str | None) -> DataQuality:
     """Return what is clipped or replaced in a file, without drawing anything."""
-    several = vehicle is not None
-    chunks = [
-        schema.rows(chunk.data, chunk.first_row, several=several).quality()
-        for chunk in frames.read(path)
-    ]
-    if not chunks:
+    read = _vehicles(schema, path, vehicle, lambda vehicles: np.full(vehicles, 0.5))
+    qualities = [quality for _, quality, _ in read]
+    if not qualities:
         raise DomainError("expected at least one row; the file has none.")
-    return total(chunks).using(vehicle)
+    return total(qualities)
 
 
 def _simulate(
@@ -183,9 +180,10 @@ def _vehicles(
     if read:
         matrices, unjoined, qualities = zip(*read, strict=True)
         names, owners = np.unique(ids.names(), return_inverse=True)
-        rows_of_all = np.concatenate(matrices), np.concatenate(unjoined)
+        values, of_all = np.concatenate(unjoined), total(qualities).using(vehicle)
+        rows_of_all = np.concatenate(matrices), values
         each = one_row_each(schema.attributes, *rows_of_all, owners, uniform(len(names)))
-        yield each, total(qualities).using(vehicle), 1.0
+        yield each, with_counts(of_all, schema.attributes, values, owners, len(names)), 1.0
 
 
 @final

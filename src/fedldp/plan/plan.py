@@ -373,13 +373,15 @@ class Plan:
         """Yield the rows in batches, and collect what is clipped or replaced in each batch."""
         rows = self.schema.rows(data, several=vehicle_ids is not None)
         column = vehicle_ids if isinstance(vehicle_ids, str) else None
-        if strict:
-            rows.quality().using(column).refuse()
         if vehicle_ids is not None:
-            matrix = rows.one_each(vehicle_ids, source.uniform)
-            seen.append(rows.quality().using(column))
+            matrix, quality = rows.one_each(vehicle_ids, source.uniform)
+            seen.append(quality.using(column))
+            if strict:
+                seen[-1].refuse()
             yield from (Matrix(matrix[slice(*chunk)]) for chunk in self.chunks(len(matrix)))
             return
+        if strict:
+            rows.quality().refuse()
         for chunk in self.chunks(len(rows)):
             matrix, quality = rows.read(*chunk)
             seen.append(quality)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.validation import Floats, checked_text
+from fedldp._internal.validation import Floats, Integers, checked_text
 from fedldp.errors import DomainError, UnknownName
 from fedldp.schema import frames, rules
 from fedldp.schema.attributes import Attribute
@@ -156,8 +156,10 @@ class Rows:
                 read.append(_present(values) if column.rule == "count" else _read(reader, values))
         return np.concatenate(read, axis=1)
 
-    def one_each(self, vehicle_ids: Any, uniform: Callable[[int], Floats]) -> Floats:
-        """Return a row for each vehicle, in the order of their sorted ids.
+    def one_each(
+        self, vehicle_ids: Any, uniform: Callable[[int], Floats]
+    ) -> tuple[Floats, DataQuality]:
+        """Return a row for each vehicle, in the order of their sorted ids, and the quality.
 
         `vehicle_ids` has an id for each row, or is the name of their column. `uniform` returns
         random numbers in (0, 1), of which one for each vehicle is drawn.
@@ -179,7 +181,9 @@ class Rows:
             )
         names, owners = np.unique(ids, return_inverse=True)
         places = uniform(len(names))
-        return rules.one_row_each(self._attributes, self.matrix(), self.unjoined(), owners, places)
+        unjoined = self.unjoined()
+        rows = rules.one_row_each(self._attributes, self.matrix(), unjoined, owners, places)
+        return rows, with_counts(self.quality(), self._attributes, unjoined, owners, len(names))
 
     def quality(self) -> DataQuality:
         """Return what a vehicle clips or replaces in all rows: a dry run."""
@@ -265,6 +269,46 @@ def names_of(attribute: Attribute) -> list[str]:
     if len(attribute.readers) == 1:
         return [attribute.name]
     return [f"{attribute.name}: {reader.name}" for reader in attribute.readers]
+
+
+def with_counts(
+    quality: DataQuality,
+    attributes: Sequence[Attribute],
+    unjoined: Floats,
+    owners: Integers,
+    vehicles: int,
+) -> DataQuality:
+    """Return a quality in which columns with the rule "count" are about the counts of vehicles.
+
+    >>> from fedldp.schema.schema import Schema
+    >>> schema = Schema.of(trips={"low": 0, "high": 2, "rule": "count"})
+    >>> rows = schema.rows({"trips": [5, 7, 8, 9]}, several=True)
+    >>> owners = np.array([0, 0, 0, 1])
+    >>> with_counts(rows.quality(), schema.attributes, rows.unjoined(), owners, 2)["trips"].clipped
+    1
+    """
+    counted: dict[str, AttributeQuality] = {}
+    first = 0
+    for attribute in attributes:
+        if attribute.rule == RANDOM:
+            continue
+        for name, column in zip(names_of(attribute), attribute.columns, strict=True):
+            if column.rule == "count":
+                [reader] = column.readers
+                present = ~np.isnan(unjoined[:, first])
+                values = reader.read(np.bincount(owners[present], minlength=vehicles))
+                least, most = values.min(initial=np.inf), values.max(initial=-np.inf)
+                counted[name] = AttributeQuality(
+                    name,
+                    vehicles,
+                    clipped=reader.clipped(values, least, most),
+                    unknown=0 if reader.optional else int(np.isnan(values).sum()),
+                    bounds=reader.limits,
+                    replacement=reader.replacement,
+                )
+            first += column.size
+    changed = tuple(counted.get(known.name, known) for known in quality.attributes)
+    return replace(quality, attributes=changed)
 
 
 def kinds(data: Any) -> dict[str, int | None]:
