@@ -45,3 +45,9 @@ def test_other_columns_are_refused(column):
     result = invoke("--column", column, "--epsilon", 1)
     assert result.exit_code != 0
     assert "--column must be" in str(result.exception) + result.output
+
+
+def test_a_rule_for_several_rows_is_refused_where_each_row_is_a_vehicle():
+    Path("fleet.toml").write_text(SCHEMA.replace("high = 130", 'high = 130\nrule = "mean"'))
+    result = invoke("--column", "speed", "--quantile", 0.9, "--epsilon", 2)
+    assert "'speed' must have no rule" in str(result.exception)

@@ -17,6 +17,7 @@ from fedldp.schema import frames
 from fedldp.schema.attributes import Number
 from fedldp.schema.quality import DataQuality, total
 from fedldp.schema.schema import Schema
+from fedldp.vehicle import RANDOM
 
 
 def quantile_options(command: Any) -> Any:
@@ -78,6 +79,8 @@ def quantile_command(
     """  # noqa: D301 (click wants the character \b itself)
     columns = read_schema(schema)
     number = number_of(columns, column)
+    if columns[column].rule != RANDOM:
+        raise DomainError(f"here each row is a vehicle: {column!r:.80} must have no rule.")
     values, quality = _read(number, data)
     quality = quality.using(*(attribute.name for attribute in columns.attributes))
     with naming(data):
