@@ -40,7 +40,7 @@ from fedldp_fleet.store.base import DONE
 AGENTS, VEHICLES, ROUNDS = 4, 25, 10
 EVERYBODY = AGENTS * VEHICLES
 GROUP = 9 * EVERYBODY // (10 * ROUNDS)
-COST = 2  # of an answer
+EPSILON_OF_AN_ANSWER = 2
 SCHEDULE = replace(OPEN, answer_seconds=5.0, round_seconds=60.0)
 PATIENCE = 1800.0
 KILLS = int(os.environ.get("FEDLDP_KILLS", "50"))  # of the server, and as many of agents
@@ -79,7 +79,7 @@ class Fleet:
             agent = AgentProcess(
                 folder / f"agents/agent-{number}",
                 VEHICLES,
-                COST * jobs,
+                EPSILON_OF_AN_ANSWER * jobs,
                 prefix=network.command(),
                 environment=clock.environment,
             )

@@ -42,7 +42,7 @@ T = TypeVar("T")
 STATE_ENDING = ".state.json"  # of a training, in the second place
 TROUBLE = "trouble"  # in the store's settings: why the last step failed; empty if it did not
 MOST_AT_ONCE = 512  # requests in a transaction
-GATHER_SECONDS = 0.05  # before a transaction that several requests will share
+REQUEST_GATHERING_SECONDS = 0.05  # before a transaction that several requests will share
 TICK_SECONDS = 0.5
 HEARD_SECONDS = 30.0  # between two times at which it is stored whom this process has heard
 REFRESH_SECONDS = 0.05
@@ -173,7 +173,7 @@ class Desk:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                await asyncio.sleep(GATHER_SECONDS if self._is_crowded else 0.0)
+                await asyncio.sleep(REQUEST_GATHERING_SECONDS if self._is_crowded else 0.0)
                 batch, self._waiting = (
                     self._waiting[:MOST_AT_ONCE],
                     self._waiting[MOST_AT_ONCE:],

@@ -22,7 +22,7 @@ from fedldp_fleet.store.sqlite import KIND
 from fedldp_fleet.topics import Topics
 
 FORMAT = "fedldp server doctor 1"
-CLOCK_SECONDS = 60.0  # by which clocks may differ
+CLOCK_TOLERANCE_SECONDS = 60.0
 CONNECT_SECONDS = 5.0
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -99,7 +99,7 @@ def _clock(folder: ServerFolder) -> Iterator[str]:
             yield f"the clock is wrong: the certificate begins at {begins.isoformat()}."
     with closing(folder.store()) as store, store.reading() as inside:
         latest = max(inside.heard().values(), default=0.0)
-    if latest > now + CLOCK_SECONDS:
+    if latest > now + CLOCK_TOLERANCE_SECONDS:
         yield f"the clock is {latest - now:.0f} seconds behind the last call of an agent."
 
 
