@@ -47,7 +47,7 @@ class Material:
     def lines(self) -> tuple[str, ...]:
         """Title, size, licence and citation, and what was chosen about it, for people."""
         about = self.about
-        head = f"{about.title}: {len(self.dataset):,} rows. Licence: {about.licence}."
+        head = f"{about.title}: {len(self.dataset):,} rows. License: {about.licence}."
         return (" ".join(part for part in (head, about.citation, about.note) if part),)
 
     @property

@@ -55,7 +55,7 @@ def fleet() -> Fleet:
     slopes = objective("logistic").slope(features @ weights, targets)
     gradients = np.clip(slopes[:, None] * features, -1, 1)
     about = data.about
-    line = f"{about.title}: {len(data):,} rows. Licence: {about.licence}. {about.note}"
+    line = f"{about.title}: {len(data):,} rows. License: {about.licence}. {about.note}"
     return Fleet(features, targets, gradients, about.title, line)
 
 

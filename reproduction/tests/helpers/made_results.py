@@ -33,7 +33,7 @@ def made(key="means", panels=PANELS, **changes):
             Verdict("1 + 1 = 3; meant: 2 (sec. 1)", None, "It is 2.", misprint=True),
         ),
         settings=("20 runs",),
-        data=("Census. Licence: CC0-1.0. See https://example.org/census.",),
+        data=("Census. License: CC0-1.0. See https://example.org/census.",),
         synthetic=True,
     )
     return replace(result, **changes)

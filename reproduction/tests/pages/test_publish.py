@@ -85,7 +85,7 @@ def test_pictures_tables_data_and_settings(page):
     assert "| a | b |\n|---|---|\n| 1\\|2 | `c` |" in text
     assert "### Table I {#table-3}" in text
     assert "- 20 runs" in text
-    assert text.count("Licence: CC0-1.0") == 1  # the data are named once
+    assert text.count("License: CC0-1.0") == 1  # the data are named once
     absent = replace(made(), settings=("WISDM is not available: fetch it",))
     assert "**Missing:** WISDM is not available" in written(page, absent)
     (picture.parent / "gone.png").write_bytes(b"")

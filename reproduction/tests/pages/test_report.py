@@ -201,7 +201,7 @@ def test_pictures_have_words_and_tables_no_picture(page):
 
 def test_every_claim_and_every_circumstance_is_reported(page):
     result = made()
-    for text in (*result.settings, "Licence: CC0-1.0", "Fig. 6", heading(result)):
+    for text in (*result.settings, "License: CC0-1.0", "Fig. 6", heading(result)):
         assert text in page.text
     for each in result.verdicts:
         # Once among all claims and once at its figure, for the figure and for the table.
