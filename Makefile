@@ -117,7 +117,7 @@ test-flower: $(FLOWER:%=.venv-flower/%.done)  ## private Flower apps, and the ro
 	    && .venv-flower/$$version/bin/python -m pytest -m slow fleet/tests/flower || exit 1; \
 	done
 
-test-vss: $(VENV)/test.done .venv-vss/vss.done  ## signals of a real VSS catalogue, and of today's VSS tools
+test-vss: $(VENV)/test.done .venv-vss/vss.done  ## signals of a real VSS catalog, and of today's VSS tools
 	$(BIN)/pytest -m vss tests/schema/test_vss.py
 
 test-mqtt: $(VENV)/test.done  ## the MQTT road with a real broker, which is killed: needs mosquitto
@@ -247,14 +247,18 @@ pictures: $(VENV)/demo.done  ## the pictures in the documentation
 	$(BIN)/python tools/journey.py docs/images
 
 # Both generators read mkdocs.yml. If one breaks, build with the other: make docs GENERATOR=mkdocs
+# make docs VERSION=0.3 builds versions/0.3, beside the versions that are there.
 docs: GENERATOR ?= zensical
+docs: VERSION =
+docs: export SITE_DIR = $(if $(VERSION),versions/$(VERSION),site)
 docs: $(VENV)/docs.done build/docs/notebooks.done  ## the documentation, in site/; a warning is an error
 	$(BIN)/python tools/site/reference.py build/docs
-	PYTHONPATH=tools/site $(BIN)/$(GENERATOR) build --clean --strict
-	$(BIN)/python tools/site/check.py mkdocs.yml
+	PYTHONPATH=tools/site $(BIN)/$(GENERATOR) build --clean --strict --config-file $(if $(VERSION),mkdocs-version.yml,mkdocs.yml)
+	$(BIN)/python tools/site/check.py mkdocs.yml $(SITE_DIR)
+	$(if $(VERSION),$(BIN)/python tools/site/versions.py versions)
 
 test-site: docs  ## every page of the documentation in Chromium: desktop and phone, light and dark
-	$(BIN)/pytest -m browser tests/tools/test_site_browser.py
+	$(BIN)/pytest -m browser tests/tools/test_site_browser.py tests/tools/test_site_versions.py
 
 notebooks: $(VENV)/docs.done  ## the notebooks of the documentation, executed
 	$(BIN)/python tools/site/notebooks.py docs/notebooks build/docs
@@ -294,7 +298,7 @@ test-public: $(VENV)/test.done  ## the files for a public repository, by the sch
 	$(BIN)/pytest -m public tests/tools/test_conda_recipe.py
 
 clean:
-	rm -rf .cache/solved $(VENV) .venv-dist .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss .venv-engines .venv-city demo site dist
+	rm -rf .cache/solved $(VENV) .venv-dist .venv-flower .venv-minimum .venv-peers .venv-python .venv-vss .venv-engines .venv-city demo site versions dist
 
 $(VENV)/pip.done:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -340,7 +344,7 @@ $(VENV)/test.done: $(VENV)/reproduction.done pyproject.toml fleet/pyproject.toml
 	$(@D)/bin/python -m pip install --quiet --editable '.[cli,learn,parquet,plots]' --group test
 	@touch $@
 
-# The package vss is old and needs old packages; only its catalogue is read.
+# The package vss is old and needs old packages; only its catalog is read.
 .venv-vss/vss.done:
 	$(PYTHON) -m venv --clear .venv-vss
 	.venv-vss/bin/python -m pip install --quiet 'vss-tools>=6,<7'

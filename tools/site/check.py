@@ -1,6 +1,6 @@
 """Check a built site: pages can be found, links and anchors lead somewhere, no one is asked.
 
-python tools/site/check.py mkdocs.yml
+python tools/site/check.py mkdocs.yml [FOLDER]
 
 "No one is asked" is checked of what the pages and style sheets make a browser fetch, and of the
 project's own scripts: outside comments these name no address and call nothing that fetches. The
@@ -103,10 +103,11 @@ def requests(docs: Path, site: Path, pages: dict[Path, _Page]) -> Iterator[str]:
             yield f"{path.relative_to(docs)} may ask the network: {found}"
 
 
-def faults(settings: Path) -> Iterator[str]:
-    """Yield what is wrong with a site that was built."""
+def faults(settings: Path, folder: str | None = None) -> Iterator[str]:
+    """Yield what is wrong with a site that was built, in another folder than the usual if named."""
     options = yaml.load(settings.read_text("utf-8"), _Settings)  # noqa: S506 (a safe loader)
-    docs, site = ((settings.parent / options[name]).resolve() for name in ("docs_dir", "site_dir"))
+    names = options["docs_dir"], folder or options["site_dir"]
+    docs, site = ((settings.parent / name).resolve() for name in names)
     pages = {path: _Page(path.read_text("utf-8")) for path in sorted(site.rglob("*.html"))}
     yield from unlisted(docs, options["nav"])
     yield from dead_links(site, pages)
@@ -114,5 +115,5 @@ def faults(settings: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    found = list(faults(Path(sys.argv[1])))
+    found = list(faults(Path(sys.argv[1]), *sys.argv[2:]))
     sys.exit("\n".join(found) or None)
