@@ -278,16 +278,15 @@ class TrainingJob:
     def _surveys(self) -> list[tuple[Survey, int]]:
         """The surveys that come first, each with the number of its vehicles."""
         found, model, epsilon = [], self.model_at_start, self.plans[0].epsilon
-        features = model.features
         if self.survey is not None:
             kind = choose(self.survey, model.numbers, self.surveyed, epsilon)
             if kind is not None:
                 numbers = Survey(kind, model.numbers, epsilon)
-                features = replace(features, scaling=numbers.start)
+                model = model.scaled(numbers.start)
                 found.append((numbers, self.surveyed))
         if self.target_surveyed:
             vector = cast(Number, self.plans[0].schema.attributes[0])
-            row_length = Prior.of(features, model.goal).length
+            row_length = cast(Prior, model.prior).length
             clip = Clip.at(vector.high if vector.length is None else vector.length, row_length)
             spreads = cast(float, clip.spreads)
             target = Survey.of_target(epsilon, self.target_surveyed, spreads)

@@ -18,7 +18,6 @@ from fedldp.budget.calendars import CalendarPeriod
 from fedldp.learn.clipping import ClippedShare
 from fedldp.learn.features import Scaling
 from fedldp.learn.model import Model
-from fedldp.learn.noise_aware import Prior
 from fedldp.learn.optimizer import Recipe, State, observed, step
 from fedldp.learn.quantiles import SideAnswers
 from fedldp.learn.survey import (
@@ -75,15 +74,16 @@ class Learned:
         if self.scaling is None:
             return replace(first, weights=tuple(weights))
         mapped = self.scaling.weights_for_target(weights)
-        return replace(first, weights=tuple(mapped), scaling=self.scaling)
+        return replace(first.scaled(self.scaling), weights=tuple(mapped))
 
     def result(self, first: Model) -> Model:
         """Return the model that a job has trained: its average weights, which predict the target.
 
-        It does not need the map of the target, which is for gradients.
+        It does not need the map of the target, which is for gradients; that of hidden numbers
+        becomes a layer.
         """
         found = self.model(first, None if self.state is None else self.state.average[0])
-        return replace(found, scaling=found.scaling and found.scaling.of_numbers)
+        return replace(found, scaling=found.scaling and found.scaling.of_numbers).folded
 
     def to_json(self) -> str:
         """Return a text for the checkpoint, from which `from_json` reads it exactly."""
@@ -211,12 +211,15 @@ class SurveyStage:
 
     def computation(self, learned: Learned) -> str:
         """Return what the survey asks, with the scaling so far."""
-        so_far = self._so_far(learned.model(self.model).scaling)
-        schema = self.model.features.numeric
+        asked = self.survey.asked_with(self.each, self._so_far(learned.scaling))
+        asks, model = self.each.name, self.model
         if self.survey.kind == TARGET:
-            schema = Schema((self.model.target,))
-        asked = self.survey.asked_with(self.each, so_far)
-        return SurveyComputation(self.each.name, schema, asked).to_json()
+            found = SurveyComputation(asks, Schema((model.target,)), asked)
+        elif model.hidden_scaling is None:
+            found = SurveyComputation(asks, model.features.numeric, asked)
+        else:
+            found = SurveyComputation(asks, model.schema, asked, model.layers, model.reference)
+        return found.to_json()
 
     def _so_far(self, scaling: Scaling | None) -> Scaling:
         """Return what the survey has found so far."""
@@ -268,7 +271,7 @@ class Descent:
         """Return what is known after a step; callers check that it is within bounds."""
         state, prior = learned.state or State.start(np.array(self.model.weights)), None
         if self.recipe.optimizer.needs_prior:
-            prior = Prior.of(learned.model(self.model).features, self.model.goal)
+            prior = learned.model(self.model).prior
         with np.errstate(over="ignore", invalid="ignore"):
             found = observed(tallies, self.recipe.optimizer.estimator)
             return replace(learned, state=step(self.recipe, state, found, prior))

@@ -4,9 +4,12 @@ import dataclasses
 import json
 
 import agent_cases
+import numpy as np
 import pytest
 from agent_cases import Party
 from engine_cases import (
+    FIXED,
+    OF_FIXED,
     PLAN,
     ROWS,
     SCHEDULE,
@@ -22,11 +25,15 @@ from engine_cases import (
 
 from fedldp import Plan
 from fedldp.errors import WireError
+from fedldp.learn import Model, Settings
 from fedldp.plan.strategies import Sample
 from fedldp.results.tally import from_json
 from fedldp.signing import PrivateKey
 from fedldp_fleet import engine
+from fedldp_fleet.jobs import rounds_of
 from fedldp_fleet.questions import Question
+from fedldp_fleet.server import work
+from fedldp_fleet.stages import Learned
 from fedldp_fleet.store.base import DONE
 from fedldp_fleet.transparency import Stated, Transparency
 
@@ -96,6 +103,30 @@ def test_a_training_is_answered_once(party, store):
     assert len(answers(store, "learn", 1)) == 1
     assert answers(store, "learn", 2) == []
     assert agent.spent() == 2
+
+
+def test_an_agent_trains_the_last_layer_of_a_network_whose_hidden_layers_are_fixed(store):
+    vehicles, late = 3000, ["no", "yes"]
+    draw = np.random.default_rng(1).uniform
+    speed, load = draw(0, 50, vehicles), draw(0, 1, vehicles)
+    score = FIXED.hidden(np.c_[speed / 25 - 1, 2 * load - 1, np.ones(vehicles)]) @ [4, -4, 4]
+    rows = {"speed": speed, "load": load, "late": np.take(late, score > 0)}
+    settings = Settings(4.0, survey="scale", group=100)
+    job = work.training("learn", OF_FIXED, settings, vehicles, SCHEDULE)
+    machine = prepared(store, job, agents=1, vehicles=vehicles)
+    matrix = agent_cases.ALL_ATTRIBUTES.rows(rows).matrix()
+    agent = Party(machine, store, "many", vehicles=vehicles, matrix=matrix)
+    for _ in range(2 * rounds_of(job)):
+        agent.visit()
+        tick(machine, store, agent.time.now)
+    row = job_row(store, "learn")
+    assert (row.state, agent.told) == (DONE, [])
+    assert set(agent.ledger.totals().values()) == {4}  # each vehicle has answered, once
+    result = Model.from_json(row.result)
+    scaling = Learned.from_json(row.learned).scaling
+    assert result.layers == FIXED.scaled(scaling)
+    assert result.error(rows) < 0.5 * min(np.mean(score > 0), np.mean(score <= 0))
+    agent.close()
 
 
 def test_several_jobs_are_answered_in_one_visit(party, store):

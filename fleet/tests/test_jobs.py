@@ -1,15 +1,20 @@
 """Jobs as data: written, read, signed, extended."""
 
 import datetime
+import hashlib
 from dataclasses import replace
 
 import pytest
 from engine_cases import (
+    FIXED,
     GRADIENTS,
     MODEL,
+    OF_FIXED,
     OPENS,
     OPERATOR,
     PLAN,
+    RECIPE,
+    ROWS,
     SCHEDULE,
     SERVER,
     statistic,
@@ -19,23 +24,28 @@ from engine_cases import (
 from fedldp import Calendar, Number, Plan, Schema
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp.errors import DomainError, WireError
+from fedldp.learn import Scaling, Settings, computations
 from fedldp.learn.survey import Survey
-from fedldp.plan.strategies import Sample
+from fedldp.plan.strategies import Directions, Sample
 from fedldp.signing import PrivateKey
 from fedldp_fleet import jobs
-from fedldp_fleet.jobs import Schedule, StatisticJob, read_job
+from fedldp_fleet.jobs import Schedule, StatisticJob, TrainingJob, read_job
 from fedldp_fleet.questions import Question, Statement
-from fedldp_fleet.signed_jobs import SignedJob
+from fedldp_fleet.server import work
+from fedldp_fleet.signed_jobs import SignedJob, sha256_text
 
 LATER = replace(SCHEDULE, closes=OPENS + datetime.timedelta(days=2))
 LEVELS = (GRADIENTS, Plan(Schema.vector(3, 1.0), 4.0, Sample(k=1, mechanism="three-outputs")))
 CALENDAR = Calendar(PLAN, periods=7, answers=2)
+
+BY_RULE = Settings(2.0, survey="scale")
 
 JOBS = {
     "statistic": statistic(),
     "period": statistic(period=CalendarPeriod(CALENDAR, 3)),
     "training": training(),
     "survey": training(survey="whiten", surveyed=16),
+    "hidden numbers": work.training("learn", OF_FIXED, BY_RULE, 200, SCHEDULE),
     "levels": replace(training(), plans=LEVELS, rounds=4),
 }
 
@@ -95,6 +105,54 @@ def test_the_stages_of_a_training_are_those_of_its_survey_and_its_gradients():
     assert plans == [*survey.plans, *[GRADIENTS] * 3]
     assert [stage.wanted for stage in job.stages] == [4, 4, 8, 8]
     assert jobs.wanted_of(job) == 16 + 3 * 8
+
+
+def test_a_survey_of_hidden_numbers_names_the_layers_that_each_row_goes_through():
+    job = JOBS["hidden numbers"]
+    *surveys, gradients = (stage.computation(job.start) for stage in job.stages)
+    for text, asks in zip(surveys, ("centres", "scales"), strict=True):
+        asked = computations.read(text)
+        assert (asked.asks, asked.layers, asked.schema) == (asks, FIXED, ROWS)
+    assert job.recipe.optimizer.name == "noise-aware"
+    stages, other = jobs.to_sign(job, SERVER.public).stages, replace(FIXED, fixed=(0.5,) * 9)
+    for stage, text in zip(stages, (*surveys, gradients), strict=True):
+        asked = computations.read(text)
+        stage.check(asked)
+        with pytest.raises(DomainError, match="other layers"):
+            stage.check(replace(asked, layers=other))
+
+
+def test_what_a_survey_finds_in_hidden_numbers_becomes_a_layer_of_the_result():
+    found = Scaling((0.25, 0.0, -0.5), (2.0, 4.0, 1.0))
+    learned = replace(JOBS["hidden numbers"].start, scaling=found)
+    first = JOBS["hidden numbers"].model_at_start
+    asked, result = learned.model(first), learned.result(first)
+    assert asked.hidden_scaling == found
+    assert (
+        asked.declaration
+        == first.declaration
+        == result.declaration | {"network": FIXED.to_document()}
+    )
+    assert asked.network == result.network == result.layers == FIXED.scaled(found)
+    assert result.hidden_scaling is None
+    assert '"format":"fedldp model 4"' in result.to_json()
+
+
+def test_a_job_of_an_earlier_version_surveys_the_attributes_before_fixed_layers():
+    """Its files, questions and signature are those of the version that has made it."""
+    plan = Plan(Schema.vector(4, length=1.0), 2.0, Directions(mean_length=0.5))
+    job = TrainingJob("old", OF_FIXED, (plan,), RECIPE, 3, 8, SCHEDULE, "scale", 16)
+    written = "ce233ba03a4ad24ebcd7d19403e7822ac05e4786a383fcfdb041ddf53c4db662"
+    asked = "2e6053e20b0945f651142515cf8462cf8c9ede10fdc239df8a62eabad92e1a27"
+    assert sha256_text(job.to_json()) == written
+    digest, learned = hashlib.sha256(), job.start
+    for number in range(1, jobs.rounds_of(job) + 1):
+        if number == 3:
+            learned = replace(learned, scaling=Scaling((0.25, 0.0), (2.0, 4.0)))
+        digest.update(jobs.question(job, number, learned).to_bytes())
+    digest.update(repr(jobs.to_sign(job, SERVER.public).stages).encode())
+    digest.update(learned.result(OF_FIXED).to_json().encode())
+    assert digest.hexdigest() == asked
 
 
 def test_a_lot_stands_for_each_round_as_often_as_it_wants_answers():

@@ -25,6 +25,15 @@ from fedldp_fleet.store.base import DONE
 VEHICLES = 1000
 PAPER = {"group": 100, "learning_rate": 0.2, "tol": 1e-12}
 NETWORK = partial(Network.perceptron, hidden=[3])
+
+
+def fixed(features, goal):
+    """Return a network of which only the last layer is trained."""
+    network = NETWORK(features, goal)
+    hidden = 3 * features
+    return replace(network, fixed=tuple(network.start(7)[:hidden].tolist()))
+
+
 CASES = {  # objective, layers, settings
     **{
         f"the paper with {name}": ("logistic", None, Settings.paper(4.0, name, **PAPER))
@@ -34,6 +43,14 @@ CASES = {  # objective, layers, settings
     "a survey of correlations": ("logistic", None, Settings(4.0, survey="whiten", group=100)),
     "several labels": ("softmax", None, Settings(4.0, survey=None, group=100)),
     "a network": ("logistic", NETWORK, Settings(4.0, survey=None, group=100)),
+    "fixed layers": ("logistic", fixed, Settings(4.0, survey=None, group=100)),
+    "a survey of hidden numbers": ("logistic", fixed, Settings(4.0, survey="scale", group=100)),
+    "of their correlations": ("softmax", fixed, Settings(2.0, survey="whiten", group=100)),
+    "of them with Adam": (
+        "logistic",
+        fixed,
+        Settings(4.0, survey="scale", optimizer="adam", group=100),
+    ),
     "a regression": ("squared", None, Settings(4.0, survey="scale", group=86)),
 }
 
@@ -108,3 +125,7 @@ def test_the_model_of_the_fleet_is_that_of_the_simulation(store, case):
     assert learned.to_json() == replace(learned, state=simulated.state).to_json()
     assert list(result.weights) == simulated.models[0].tolist()
     assert any(result.weights)
+    if layers is fixed and settings.survey is not None:
+        assert result.layers == network.scaled(simulated.scaling)
+        [error] = task.scaled(simulated.scaling).error(simulated.models)
+        assert result.checked_errors(flights.frame())[0].mean() == pytest.approx(error)

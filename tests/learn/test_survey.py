@@ -1,6 +1,7 @@
 """The survey before a training: public gates, plain plans, and a map that helps."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +9,14 @@ import pytest
 import fedldp
 from fedldp.errors import DomainError, WireError
 from fedldp.learn.examples import Arrays
-from fedldp.learn.features import Features, Scaling
+from fedldp.learn.features import Features, Scaling, written_out
+from fedldp.learn.layers import Activation, Dense
 from fedldp.learn.model import Model
+from fedldp.learn.networks import Network
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
-from fedldp.learn.survey import Survey, choose
-from fedldp.learn.tasks import Linear
+from fedldp.learn.survey import ROUNDS, Survey, SurveyComputation, choose
+from fedldp.learn.tasks import Layered, Linear
 from fedldp.schema.attributes import Category
 from fedldp.schema.schema import Schema
 
@@ -208,3 +211,87 @@ def test_the_map_travels_with_the_model():
     assert json.loads(plain.to_json())["format"] == "fedldp model 2"
     assert "scaling" not in plain.to_json()
     assert Scaling((0.0,) * 3, (1.0,) * 3) != found.scaling
+
+
+# Hidden numbers: what the last layer of a network gets, if the others are fixed
+
+PLACES = Schema.of(speed=(0, 100), city=["Oslo", "Rome"])
+LATE = Category("late", ["no", "yes"])
+HIDDEN = Network(
+    (3,), (Dense(2), Activation("relu")), objective("logistic"), (1.0, 0.0, 0.5, 0.25) * 2
+)
+FOUND = Scaling((0.25, -0.5), (2.0, 4.0), ((1.0, 0.5), (0.5, 1.0)))
+HEAD = Model("logistic", PLACES, LATE, (0.5, -1.0, 0.25), "none", layers=HIDDEN)
+
+
+@pytest.mark.parametrize("asks", ["centres", "scales", "signs"])
+def test_hidden_numbers_are_asked_for_as_a_simulation_asks(asks):
+    asked = SurveyComputation(asks, PLACES, FOUND, HIDDEN, "none")
+    rows = PLACES.rows({"speed": [0.0, 30.0, 100.0], "city": ["Rome", "Oslo", "Rome"]}).matrix()
+    features = written_out(Features(PLACES, "none").encode(rows))
+    task = Layered(HIDDEN, Arrays(features, np.ones(3)))
+    units = task.units(slice(3), fedldp.source(1))
+    assert (np.abs(units) <= 1).all()
+    assert (HIDDEN.hidden(features) > 1).any()
+    answers = asked.answers(rows).matrix
+    assert answers.tolist() == ROUNDS[asks].answers(units, FOUND).tolist()
+    assert answers.shape == (3, asked.dimensions)
+
+
+@pytest.mark.parametrize("asks", ["centres", "scales", "signs"])
+def test_a_question_about_hidden_numbers_is_read_as_it_was_written(asks):
+    asked = SurveyComputation(asks, PLACES, FOUND, HIDDEN, "none")
+    text = asked.to_json()
+    again = SurveyComputation.from_json(text)
+    assert (again, again.to_json()) == (asked, text)
+    assert json.loads(text)["format"] == "fedldp survey 3"
+    other = replace(asked, layers=replace(HIDDEN, fixed=(1.0,) * 8))
+    assert replace(asked, scaling=Scaling((0.0,) * 2, (1.0,) * 2)).declaration == asked.declaration
+    assert asked.declaration != other.declaration
+    for old in ("fedldp survey 1", "fedldp survey 2", "fedldp survey 4"):
+        with pytest.raises(WireError):
+            SurveyComputation.from_json(text.replace("fedldp survey 3", old))
+    for entry in ("network", "reference"):
+        damaged = json.loads(text)
+        del damaged[entry]
+        with pytest.raises(WireError):
+            SurveyComputation.from_json(json.dumps(damaged))
+
+
+def test_a_survey_of_hidden_numbers_that_makes_no_sense_is_refused():
+    asked = SurveyComputation("scales", PLACES, FOUND, HIDDEN, "none")
+    with pytest.raises(DomainError, match="must have 2 inputs"):
+        replace(asked, reference="first")
+    with pytest.raises(DomainError, match="a scaling of 1 hidden numbers"):
+        replace(asked, scaling=Scaling((0.0,), (1.0,)))
+    with pytest.raises(DomainError, match="trains only its last layer"):
+        replace(asked, layers=replace(HIDDEN, fixed=()))
+    one = Network((3,), (Dense(1),), HIDDEN.objective, (1.0,) * 4)
+    with pytest.raises(DomainError, match="pairs are asked of 2 to 64"):
+        SurveyComputation("signs", PLACES, Scaling((0.0,), (1.0,)), one, "none")
+
+
+def test_a_model_with_scaled_hidden_numbers_is_that_with_one_more_layer():
+    before = HEAD.to_survey
+    assert (before.numbers, HEAD.numbers) == (2, 1)
+    model = before.scaled(FOUND)
+    text = model.to_json()
+    assert json.loads(text)["format"] == "fedldp model 6"
+    assert Model.from_json(text) == model
+    rows = {"speed": [0.0, 30.0, 100.0], "city": ["Rome", "Oslo", "Rome"]}
+    folded = model.folded
+    assert (folded.layers, folded.hidden_scaling) == (HIDDEN.scaled(FOUND), None)
+    assert json.loads(folded.to_json())["format"] == "fedldp model 4"
+    assert model.scores(rows).tolist() == folded.scores(rows).tolist() != HEAD.scores(rows).tolist()
+    assert (HEAD.folded, model.declaration) == (HEAD, HEAD.declaration)
+    squares = [each.prior.squares.tolist() for each in (HEAD, model)]
+    np.testing.assert_allclose(squares, [[1 / 9, 1 / 9, 1], [1, 1, 1]])
+    with pytest.raises(WireError):
+        Model.from_json(text.replace("fedldp model 6", "fedldp model 4"))
+    with pytest.raises(DomainError, match="a scaling of 1 hidden numbers"):
+        model.scaled(Scaling((0.0,), (1.0,)))
+    with pytest.raises(DomainError, match="hidden_scaling is for a classifier"):
+        Model("logistic", PLACES, LATE, (0.0,) * 4, "none", hidden_scaling=FOUND)
+    trained = replace(HIDDEN, fixed=())
+    with pytest.raises(DomainError, match="hidden_scaling is for a classifier"):
+        replace(model, layers=trained, weights=(0.0,) * trained.dimensions)

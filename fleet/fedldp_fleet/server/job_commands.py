@@ -295,7 +295,7 @@ def training_command(
     objective = (goal or goal_of(columns[target])).name
     model = work.first_model(objective, columns, target, make, settings.reference)
     steps = {each: stepping[each] for each in given_options(*stepping)}
-    settings = with_steps(settings, model.layers is None, **steps)
+    settings = with_steps(settings, model.prior is not None, **steps)
     job = work.training(name, model, settings, vehicles, schedule, rounds)
     _place(JobFile(job, _public(server)), server, key, output)
 

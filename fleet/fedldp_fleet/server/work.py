@@ -123,8 +123,10 @@ def training(
         )
     if settings.participations > 1:
         raise DomainError("in a fleet each vehicle answers a job once: leave participations out.")
-    d, linear = model.dimensions, model.layers is None
-    survey = settings.survey_for(model.numbers, vehicles, linear)
+    d, linear = model.dimensions, model.prior is not None
+    survey = settings.survey_for(model.to_survey.numbers, vehicles, linear)
+    if survey is not None:
+        model = model.to_survey
     clip = settings.clip_for_model(model, survey, vehicles)
     plan = cast(Plan, settings.plan(d, clip.length, clip.mean_length))
     target = settings.target_survey_for(clip, vehicles)

@@ -187,6 +187,7 @@ class Party:
     cap: float = 4.0
     time: Time = field(default_factory=Time)
     rows: object = None
+    matrix: object = None  # the row of each of many vehicles, if they differ
     policy: dict = field(default_factory=dict)
     answers_per_job: int = 1
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))
@@ -248,7 +249,9 @@ class Party:
 
     def _table(self):
         ids = [f"car-{number}" for number in range(self.vehicles)]
-        matrix = ALL_ATTRIBUTES.rows([ROW] * self.vehicles).matrix()
+        matrix = self.matrix
+        if matrix is None:
+            matrix = ALL_ATTRIBUTES.rows([ROW] * self.vehicles).matrix()
         table = TableRows(ALL_ATTRIBUTES, np.array(matrix), ids)
         return Counting(table, self)
 

@@ -8,7 +8,9 @@ import numpy as np
 
 import fedldp
 from fedldp import Category, Plan, Schema
+from fedldp.learn.layers import Activation, Dense
 from fedldp.learn.model import Model
+from fedldp.learn.networks import Network
 from fedldp.learn.optimizer import Adam, Recipe
 from fedldp.plan.parts import Matrix
 from fedldp.plan.strategies import Sample
@@ -31,6 +33,14 @@ PLAN = Plan(ROWS, 2.0, Sample(k=1, mechanism="three-outputs"))
 MODEL = Model("logistic", ROWS, Category("late", ["no", "yes"]), [0.0, 0.0, 0.0])
 GRADIENTS = Plan(Schema.vector(3, 1.0), 2.0, Sample(k=1, mechanism="three-outputs"))
 RECIPE = Recipe(Adam(0.2))
+
+FIXED = Network(  # only its last layer is trained
+    (2,),
+    (Dense(3), Activation("tanh")),
+    MODEL.goal,
+    fixed=(0.5, -1.0, 0.25, 1.0, 0.5, 0.0, -0.5, 0.75, 0.125),
+)
+OF_FIXED = Model("logistic", ROWS, MODEL.target, FIXED.start(0), layers=FIXED)
 
 
 def statistic(name="spring", wanted=10, schedule=SCHEDULE, **options):

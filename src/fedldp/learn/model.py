@@ -22,6 +22,7 @@ from fedldp.errors import DomainError
 from fedldp.learn.features import Features, Scaling
 from fedldp.learn.gradients import BLOCK
 from fedldp.learn.networks import Network
+from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective, objective
 from fedldp.plan.parts import Values
 from fedldp.schema.attributes import Attribute
@@ -36,9 +37,10 @@ FORMAT_2 = "fedldp model 2"  # of models with another `reference`, which version
 FORMAT_3 = "fedldp model 3"  # of models with a `scaling`
 FORMAT_4 = "fedldp model 4"  # of models with several scores, or with layers
 FORMAT_5 = "fedldp model 5"  # of models whose `scaling` maps the target too
-FORMATS = FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5
+FORMAT_6 = "fedldp model 6"  # of models whose hidden numbers are scaled, which only questions are
+FORMATS = FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, FORMAT_6
 _ENTRIES = {"objective", "schema", "target", "weights"}
-_OPTIONAL = "reference", "scaling", "network"
+_OPTIONAL = "reference", "scaling", "network", "hidden_scaling"
 OF_A_NUMBER = 64  # multiplications take as long as writing a number of a gradient, or ranking it
 LARGEST_WEIGHT = 1e25  # so that scores stay finite, in 32 bits and with any number of features
 
@@ -73,11 +75,14 @@ class Model:
         too, gradients are those of the mapped target; the weights always predict the target itself.
     layers : Network, optional
         The layers between features and scores; by default the model is linear.
+    hidden_scaling : Scaling, optional
+        How a survey has scaled what the last layer gets, if it alone is trained. It is for
+        questions: `folded` makes it a layer.
 
     Attributes
     ----------
     network : Network
-        The model that gives scores and gradients: `layers`, or the linear one.
+        The model that gives scores and gradients: `layers`, scaled or not, or the linear one.
 
     Raises
     ------
@@ -112,6 +117,7 @@ class Model:
     reference: str = "first"
     scaling: Scaling | None = None
     layers: Network | None = None
+    hidden_scaling: Scaling | None = None
 
     one_row: ClassVar[bool] = False  # a vehicle with several rows answers their mean gradient
 
@@ -123,6 +129,8 @@ class Model:
             )
         if self.layers is not None:
             _check_layers(self.layers, self.goal, self.features.dimensions)
+        if self.hidden_scaling is not None and not self._has_linear_head:
+            raise DomainError("hidden_scaling is for a classifier that trains only its last layer.")
         mapped = self.scaling is not None and self.scaling.target is not None
         if mapped and (self.layers is not None or self.goal.classifies):
             raise DomainError("only the target of a linear regression can be mapped by a scaling.")
@@ -154,7 +162,8 @@ class Model:
     def network(self) -> Network:
         """The model that gives scores and gradients."""
         if self.layers is not None:
-            return self.layers
+            scaling = self.hidden_scaling
+            return self.layers if scaling is None else self.layers.scaled(scaling)
         goal = self.goal
         if self.scaling is not None and self.scaling.target is not None:
             goal = goal.with_factor(self.scaling.target[1])
@@ -176,16 +185,69 @@ class Model:
         return len(self.weights)
 
     @property
+    def prior(self) -> Prior | None:
+        """What is known before any vehicle is asked; None of layers that are trained."""
+        if self.layers is None:
+            return Prior.of(self.features, self.goal)
+        return Prior.of_hidden(self.layers, standardized=self.hidden_scaling is not None)
+
+    @property
+    def _has_linear_head(self) -> bool:
+        """Whether it is a linear model of what fixed layers compute."""
+        return self.layers is not None and self.prior is not None
+
+    @property
     def numbers(self) -> int:
         """How many numbers a survey can ask for; none of signals, whose values are alike."""
+        if self.hidden_scaling is not None:
+            return len(self.hidden_scaling.centres)
         return 0 if self.network.signals else self.features.numbers
+
+    @property
+    def to_survey(self) -> "Model":
+        """The model before a survey: if it is linear in hidden numbers, these are asked for."""
+        if self.layers is None or not self._has_linear_head:
+            return self
+        numbers = self.layers.hidden_numbers
+        return replace(self, hidden_scaling=Scaling((0.0,) * numbers, (1.0,) * numbers))
+
+    def scaled(self, scaling: Scaling) -> "Model":
+        """Return the model with what a survey has found: its numbers, or hidden ones, scaled.
+
+        Parameters
+        ----------
+        scaling : Scaling
+            The map of the numbers.
+
+        Returns
+        -------
+        Model
+            The model.
+
+        Examples
+        --------
+        >>> from fedldp import Number
+        >>> model = Model("squared", Schema.of(x=(-1, 1)), Number("y", -1, 1), [0.0, 0.0])
+        >>> model.scaled(Scaling((0.5,), (4.0,))).scaling.factors
+        (4.0,)
+        """
+        if self.hidden_scaling is not None:
+            return replace(self, hidden_scaling=scaling)
+        return replace(self, scaling=scaling)
+
+    @property
+    def folded(self) -> "Model":
+        """The same model with one more fixed layer instead of `hidden_scaling`."""
+        if self.hidden_scaling is None:
+            return self
+        return replace(self, layers=self.network, hidden_scaling=None)
 
     @property
     def cost(self) -> int:
         """How long the gradient of a row takes, in multiplications of its scores."""
         if self.layers is None:
             return max(self.network.operations, self.dimensions)
-        return self.layers.operations + OF_A_NUMBER * self.dimensions
+        return self.network.operations + OF_A_NUMBER * self.dimensions
 
     @property
     def room(self) -> int:
@@ -452,6 +514,8 @@ class Model:
             document |= {"format": FORMAT_4}
         if self.layers is not None:
             document |= {"network": self.layers.to_document()}
+        if self.hidden_scaling is not None:
+            document |= {"format": FORMAT_6, "hidden_scaling": self.hidden_scaling.to_document()}
         return canonical(document)
 
     @classmethod
@@ -479,13 +543,17 @@ class Model:
             schema = Schema.from_document(document["schema"])
             (target,) = Schema.from_document([document["target"]]).attributes
             reference = document.get("reference", Model.reference)
-            scaling = Scaling.from_document(document["scaling"]) if "scaling" in document else None
+            scaling, hidden = (
+                Scaling.from_document(document[name]) if name in document else None
+                for name in ("scaling", "hidden_scaling")
+            )
             weights = document["weights"]
             layers = None
             if "network" in document:
                 goal = objective(document["objective"]).for_target(target)
                 layers = Network.from_document(document["network"], goal)
-            model = cls(document["objective"], schema, target, weights, reference, scaling, layers)
+            kind = document["objective"]
+            model = cls(kind, schema, target, weights, reference, scaling, layers, hidden)
             documents.check_written(model.to_json(), canonical(document))
         return model
 

@@ -256,6 +256,11 @@ class Network:
         """Whether only the last layer is trained: a linear model of what the others compute."""
         return self._frozen == len(self.layers)
 
+    @property
+    def hidden_numbers(self) -> int:
+        """How many numbers the last layer gets."""
+        return math.prod(self._shapes[-1])
+
     def scaled(self, scaling: Scaling) -> "Network":
         """Return it with one more fixed layer, which maps what the last layer gets.
 
@@ -269,6 +274,11 @@ class Network:
         Network
             The network.
 
+        Raises
+        ------
+        DomainError
+            If not only the last layer is trained, or the map is for another number of values.
+
         Examples
         --------
         >>> network = Network((1,), (Dense(1),), objective("logistic"), fixed=(2.0, 0.0))
@@ -276,6 +286,11 @@ class Network:
         array([[0.],
                [2.]])
         """
+        if not self.only_last or len(scaling.centres) != self.hidden_numbers:
+            raise DomainError(
+                f"a scaling of {len(scaling.centres)} hidden numbers is for a network that trains "
+                f"only its last layer, on as many numbers; got {self!r}."
+            )
         matrix = scaling.matrix
         weights = np.column_stack([matrix, -matrix @ np.array(scaling.centres)])
         fixed = (*self.fixed, *weights.reshape(-1).tolist())
@@ -308,6 +323,28 @@ class Network:
                 values = without_tiny(step.forward(mine, values)[0])
             result[rows] = values
         return result
+
+    def hidden_units(self, features: FeatureRows) -> Floats:
+        """Return the hidden numbers of some rows on the scale of [-1, 1], for a survey.
+
+        Parameters
+        ----------
+        features : ndarray of shape (rows, features) or SparseFeatures
+            The features, with the constant in the last column.
+
+        Returns
+        -------
+        ndarray of shape (rows, values)
+            The values of each row, clipped.
+
+        Examples
+        --------
+        >>> network = Network((1,), (Dense(1),), objective("logistic"), fixed=(2.0, 0.0))
+        >>> network.hidden_units(np.array([[0.25, 1.0], [0.75, 1.0]]))
+        array([[0.5],
+               [1. ]])
+        """
+        return np.clip(self.hidden(features).astype(np.float64), -1.0, 1.0)
 
     @property
     def distance(self) -> float:

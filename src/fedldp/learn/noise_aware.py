@@ -47,6 +47,7 @@ import numpy as np
 
 from fedldp._internal.validation import Floats
 from fedldp.learn.features import Features
+from fedldp.learn.networks import Network
 from fedldp.learn.objectives import Objective
 
 # Settled on synthetic problems (benchmarks/synthetic.py); see docs/learning.md.
@@ -159,6 +160,34 @@ class Prior:
         squares = np.append(np.full(dimensions - 1, spread), 1.0)
         moves = np.append(np.full(dimensions - 1, NUMBER / spread**0.5), CONSTANT)
         return cls._of_every_score(objective, squares, moves, dimensions)
+
+    @classmethod
+    def of_hidden(cls, network: Network, *, standardized: bool = False) -> "Prior | None":
+        """Return what is known about the last layer of a classifier, if it alone is trained.
+
+        Parameters
+        ----------
+        network : Network
+            The network.
+        standardized : bool, default=False
+            Whether a survey has given the hidden numbers the mean square 1.
+
+        Returns
+        -------
+        Prior or None
+            The prior; None for other networks.
+
+        Examples
+        --------
+        >>> from fedldp.learn.layers import ChannelMean
+        >>> from fedldp.learn.objectives import objective
+        >>> Prior.of_hidden(Network((3, 64), (ChannelMean(),), objective("logistic"))).attributes
+        4
+        """
+        if not (network.only_last and network.objective.classifies):
+            return None
+        dimensions = network.hidden_numbers + 1
+        return cls.of_numbers(dimensions, network.objective, standardized=standardized)
 
     @property
     def length(self) -> float:

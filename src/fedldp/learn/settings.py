@@ -345,13 +345,10 @@ class Settings:
         >>> Settings(1.0).clip_for_model(model, None, 10_000).length < 1
         True
         """
-        if model.layers is None:
-            features = model.features
-            if survey is not None:
-                features = replace(features, scaling=survey.start)
-            if (clip := self.clip_for(Prior.of(features, model.goal), vehicles)) is not None:
-                return clip
-        return Clip(model.goal.length, model.network.mean_length)
+        if survey is not None:
+            model = model.scaled(survey.start)
+        clip = self.clip_for(model.prior, vehicles)
+        return clip or Clip(model.goal.length, model.network.mean_length)
 
     def clip_for(self, prior: Prior | None, vehicles: int) -> Clip | None:
         """Return where the gradients of a linear model are clipped, if a rule decides it.

@@ -27,6 +27,7 @@ survey gives a cautious map. Whether correlations pay, and whether a survey pays
 by public gates before anybody is asked.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
 from fedldp.learn.clipping import SPREADS, WIDENING_ERRORS, ClippedShare
 from fedldp.learn.features import Features, Scaling
+from fedldp.learn.networks import Network
 from fedldp.plan.parts import Matrix, Values
 from fedldp.plan.plan import Plan
 from fedldp.plan.strategies import Sample
@@ -54,7 +56,8 @@ from fedldp.vehicle import canonical
 SURVEYS = ("auto", "scale", "whiten", None)
 FORMAT = "fedldp survey 1"
 FORMAT_2 = "fedldp survey 2"  # of rounds about a target, which version 0.2 does not know
-FORMATS = FORMAT, FORMAT_2
+FORMAT_3 = "fedldp survey 3"  # of rounds about hidden numbers
+FORMATS = FORMAT, FORMAT_2, FORMAT_3
 TARGET = "target"  # the kind of a survey of a target
 
 # The search for the centre and the spread of a target.
@@ -587,6 +590,11 @@ class SurveyComputation:
         The numbers that are asked about.
     scaling : Scaling
         The map so far.
+    layers : Network, optional
+        If it is about hidden numbers: the network, which trains only its last layer. Each vehicle
+        computes from its row what the last layer gets.
+    reference : {"first", "last", "none"}, default="first"
+        Which label of a category has no feature of its own before these layers.
 
     Raises
     ------
@@ -606,17 +614,33 @@ class SurveyComputation:
     asks: str
     schema: Schema
     scaling: Scaling
+    layers: Network | None = None
+    reference: str = "first"
 
     one_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.asks not in ROUNDS:
             raise DomainError(f"a survey asks for {', '.join(ROUNDS)}; got {self.asks!r:.80}.")
-        features = Features(self.schema, scaling=self.scaling)  # raises if they do not fit
-        if features.numbers != features.dimensions - 1:
-            raise DomainError(f"a survey is about numbers only; got {self.schema!r:.200}.")
-        if self.asks == Signs.name and not 1 < features.numbers <= MOST_WHITENED:
+        if self.layers is None:
+            features = Features(self.schema, scaling=self.scaling)  # raises if they do not fit
+            if features.numbers != features.dimensions - 1:
+                raise DomainError(f"a survey is about numbers only; got {self.schema!r:.200}.")
+        else:
+            inputs = self._features.dimensions - 1
+            if math.prod(self.layers.inputs) != inputs:
+                raise DomainError(f"the network must have {inputs} inputs; got {self.layers!r}.")
+            self.layers.scaled(self.scaling)  # raises if they do not fit
+        if self.asks == Signs.name and not 1 < self._numbers <= MOST_WHITENED:
             raise DomainError(f"pairs are asked of 2 to {MOST_WHITENED} numbers.")
+
+    @property
+    def _features(self) -> Features:
+        return Features(self.schema, self.reference)
+
+    @property
+    def _numbers(self) -> int:
+        return self._features.numbers if self.layers is None else self.layers.hidden_numbers
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -626,23 +650,26 @@ class SurveyComputation:
     @property
     def declaration(self) -> dict[str, Any]:
         """What is asked, as JSON: all but the map so far."""
-        return {"computes": "survey", "asks": self.asks, "schema": self.schema.to_document()}
+        document = {"asks": self.asks, "schema": self.schema.to_document()}
+        if self.layers is not None:
+            document |= {"network": self.layers.fingerprint, "reference": self.reference}
+        return {"computes": "survey", **document}
 
     @property
     def dimensions(self) -> int:
         """How many numbers a vehicle answers."""
-        return ROUNDS[self.asks].coordinates(Features(self.schema).numbers)
+        return ROUNDS[self.asks].coordinates(self._numbers)
 
     @property
     def cost(self) -> int:
         """About how many multiplications a row takes."""
-        numbers = len(self.scaling.centres)
-        return self.dimensions + numbers * numbers
+        numbers, operations = self._numbers, 0 if self.layers is None else self.layers.operations
+        return operations + self.dimensions + numbers * numbers
 
     @property
     def room(self) -> int:
         """How many numbers a row needs in memory."""
-        return self.dimensions
+        return self.dimensions if self.layers is None else self.layers.room
 
     def answers(self, matrix: Floats, begins: Integers | None = None) -> Values:
         """Return what vehicles answer before noise.
@@ -659,7 +686,10 @@ class SurveyComputation:
         Values
             The answer of each vehicle.
         """
-        units = Features(self.schema).units(matrix)
+        if self.layers is None:
+            units = self._features.units(matrix)
+        else:
+            units = self.layers.hidden_units(self._features.encode(matrix))
         return Matrix(ROUNDS[self.asks].answers(units, self.scaling))
 
     def to_json(self) -> str:
@@ -670,14 +700,16 @@ class SurveyComputation:
         str
             The JSON.
         """
-        return canonical(
-            {
-                "format": FORMAT_2 if self.asks in (Sides.name, TailLimits.name) else FORMAT,
-                "asks": self.asks,
-                "schema": self.schema.to_document(),
-                "scaling": self.scaling.to_document(),
-            }
-        )
+        document = {
+            "format": FORMAT_2 if self.asks in (Sides.name, TailLimits.name) else FORMAT,
+            "asks": self.asks,
+            "schema": self.schema.to_document(),
+            "scaling": self.scaling.to_document(),
+        }
+        if self.layers is not None:
+            network = json.loads(self.layers.to_json())
+            document |= {"format": FORMAT_3, "network": network, "reference": self.reference}
+        return canonical(document)
 
     @classmethod
     def from_json(cls, text: str) -> "SurveyComputation":
@@ -699,9 +731,13 @@ class SurveyComputation:
             If the text is invalid.
         """
         with documents.reading(repr(FORMAT)):
-            document = documents.parse(text, FORMATS, ("asks", "schema", "scaling"))
-            schema = Schema.from_document(document["schema"])
-            found = cls(document["asks"], schema, Scaling.from_document(document["scaling"]))
+            entries = ("asks", "schema", "scaling")
+            document = documents.parse(text, FORMATS, entries, "network", "reference")
+            asks, schema = document["asks"], Schema.from_document(document["schema"])
+            scaling, layers = Scaling.from_document(document["scaling"]), None
+            if "network" in document:
+                layers = Network.from_json(canonical(document["network"]))
+            found = cls(asks, schema, scaling, layers, document.get("reference", cls.reference))
             documents.check_written(found.to_json(), canonical(document))
         return found
 

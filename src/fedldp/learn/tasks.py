@@ -493,24 +493,20 @@ class Layered(Supervised):
     @property
     def prior(self) -> Prior | None:
         """What is known about the last layer, if it alone is trained."""
-        if not (self.network.only_last and self.objective.classifies):
-            return None
-        features = self.network.dimensions // self.objective.outputs
-        is_scaled = self.unscaled is not None
-        return Prior.of_numbers(features, self.objective, standardized=is_scaled)
+        return Prior.of_hidden(self.network, standardized=self.unscaled is not None)
 
     @property
     def numbers(self) -> int:
         """How many numbers a survey can ask for."""
         if self.prior is None:
             return super().numbers
-        return self.network.dimensions // self.objective.outputs - 1
+        return self.network.hidden_numbers
 
     def units(self, vehicles: Rows, source: Source) -> Floats:
         if self.prior is None:
             return super().units(vehicles, source)
         features, _ = self.examples.read(self._one_row(vehicles, source))
-        return np.clip(self.network.hidden(features).astype(np.float64), -1.0, 1.0)
+        return self.network.hidden_units(features)
 
     def scaled(self, scaling: Scaling) -> "Layered":
         if self.prior is None:
