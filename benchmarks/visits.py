@@ -11,7 +11,7 @@ from engine_cases import answer_to
 from road_client import authentic, question_in
 from server_process import HOST
 
-from fedldp_fleet.messages import Acknowledgement, Announcement, Call, Offers, Verdict
+from fedldp_fleet.messages import Acknowledgement, Announcement, AnswerVerdict, Call, Offers
 from fedldp_fleet.questions import Question
 
 SECRET = bytes(32)
@@ -68,6 +68,6 @@ async def visit(
         raise RuntimeError("a place is lost")
     body = answer or answer_to(asked, agent).to_bytes()
     reply = Acknowledgement.from_bytes(await connection.ask(agent, "POST", "/v1/answer", body))
-    if reply.verdict is not Verdict.COUNTED:
+    if reply.verdict is not AnswerVerdict.COUNTED:
         raise RuntimeError(f"an answer is {reply.verdict}")
     return asked

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from fedldp_reproduction.experiments.jobs import Job, run
+from fedldp_reproduction.experiments.jobs import ExperimentJob, run
 from fedldp_reproduction.experiments.material import Shelf
 from fedldp_reproduction.figures import Way, description
 from fedldp_reproduction.runner import done
@@ -26,13 +26,13 @@ EPSILONS, RUNS, EPSILON = 8, 100, 4.0
 ROUNDS, COPIES = 5, 3
 
 
-def jobs(identity: str) -> dict[str, Job]:
+def jobs(identity: str) -> dict[str, ExperimentJob]:
     """One run of each mechanism."""
     ways = dict(description().ways) | {"pm-opt": Way("pm-opt")}
-    return {name: Job("", identity, ways[name], EPSILON, 0, 1, 1) for name in MECHANISMS}
+    return {name: ExperimentJob("", identity, ways[name], EPSILON, 0, 1, 1) for name in MECHANISMS}
 
 
-def seconds(work: list[Job], numbers: np.ndarray, processes: int) -> float:
+def seconds(work: list[ExperimentJob], numbers: np.ndarray, processes: int) -> float:
     """Return how long some jobs take."""
     start = time.perf_counter()
     for _ in done(work, (numbers,), processes):

@@ -74,7 +74,7 @@ READERS = {
     "a question": lambda text: Question.from_bytes(text.encode()),
     "a computation": computations.check_format,
     "a model": model.Model.from_json,
-    "what was asked": transparency.Asked.of,
+    "what was asked": transparency.AskedQuestion.of,
 }
 
 

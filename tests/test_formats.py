@@ -36,7 +36,7 @@ from fedldp_fleet import engine, messages, road
 from fedldp_fleet.agent.https import Membership
 from fedldp_fleet.agent.mqtt import BrokerMembership
 from fedldp_fleet.agent.outbox import Outbox
-from fedldp_fleet.agent.service import Settings as AgentSettings
+from fedldp_fleet.agent.service import AgentSettings as AgentSettings
 from fedldp_fleet.jobs import read_job
 from fedldp_fleet.messages import Call, Offers
 from fedldp_fleet.questions import STATEMENT, Question
@@ -45,7 +45,7 @@ from fedldp_fleet.server.work import JobFile
 from fedldp_fleet.signed_jobs import SignedJob
 from fedldp_fleet.stages import Learned
 from fedldp_fleet.store.sqlite import SQLiteStore
-from fedldp_fleet.transparency import Asked, Transparency
+from fedldp_fleet.transparency import AskedQuestion, Transparency
 
 SOURCES = [Path(package.__file__).parent for package in (fedldp, fedldp_fleet)]
 PAGE = SOURCES[0].parents[1] / "docs" / "formats.md"
@@ -142,7 +142,7 @@ def training(text, _):
 
 
 READERS = {
-    "fedldp asked": lambda text, _: Asked.of(text),
+    "fedldp asked": lambda text, _: AskedQuestion.of(text),
     "fedldp broker membership": lambda text, _: BrokerMembership.from_json(text),
     "fedldp calendar": lambda text, _: fedldp.Calendar.from_json(text),
     "fedldp call": lambda text, _: Call.from_bytes(text.encode()),
@@ -153,7 +153,7 @@ READERS = {
     "fedldp job state at a step": resumed,
     "fedldp job summary": lambda text, _: Summary.from_json(text),
     "fedldp join": lambda text, _: road.code_in(text.encode()),
-    "fedldp joined": lambda text, _: road.Joined.from_bytes(text.encode()),
+    "fedldp joined": lambda text, _: road.JoinedAgent.from_bytes(text.encode()),
     "fedldp manifest": manifest,
     "fedldp membership": lambda text, _: Membership.from_json(text),
     "fedldp model": lambda text, _: Model.from_json(text),

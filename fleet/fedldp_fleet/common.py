@@ -17,7 +17,7 @@ from fedldp.budget.vehicle import (
     for_vehicle,
 )
 from fedldp.errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
-from fedldp.signing import PrivateKey, PublicKey, PublicKeys, Trusted
+from fedldp.signing import PrivateKey, PublicKey, PublicKeys, TrustedKeys
 from fedldp.storage import files, locks
 from fedldp.storage.chain import MOST_REFUSED, Link, follow
 from fedldp.storage.database import Database, Kind
@@ -42,7 +42,7 @@ __all__ = [
     "PrivateKey",
     "PublicKey",
     "PublicKeys",
-    "Trusted",
+    "TrustedKeys",
     "Vehicle",
     "WireError",
     "asked_and_refused",

@@ -27,11 +27,11 @@ from fedldp_fleet.messages import (
     Acknowledgement,
     Announcement,
     Answer,
+    AnswerVerdict,
     Call,
     Offer,
     Offers,
     Place,
-    Verdict,
 )
 from fedldp_fleet.questions import Statement
 from fedldp_fleet.signed_jobs import SignedJob
@@ -289,7 +289,7 @@ class Engine:
     ) -> Acknowledgement:
         """Store an answer, and return what is said about it once the transaction is on disk."""
         verdict, reason = self._verdict(store, agent, answer, parsed)
-        if verdict is Verdict.COUNTED and not reason and parsed.vehicles:
+        if verdict is AnswerVerdict.COUNTED and not reason and parsed.vehicles:
             store.add_answer(
                 answer.job, answer.round, answer.identifier, parsed.vehicles, answer.report
             )
@@ -306,29 +306,34 @@ class Engine:
 
     def _verdict(
         self, store: Transaction, agent: str, answer: Answer, parsed: Parsed
-    ) -> tuple[Verdict, str]:
+    ) -> tuple[AnswerVerdict, str]:
         """Return what becomes of an answer, and why it is not stored."""
         row, member = store.job(answer.job), _member(store, agent)
         if row is None or member is None:
-            return Verdict.REFUSED, ""  # strangers and unknown jobs must not fill the store
+            return AnswerVerdict.REFUSED, ""  # strangers and unknown jobs must not fill the store
         opened = store.round(answer.job, answer.round)
         stored = store.answer(answer.job, answer.round, answer.identifier)
         if stored is not None:
             same = stored == answer.report
-            return (Verdict.COUNTED, _REPEATED) if same else (Verdict.REFUSED, "conflict")
+            return (
+                (AnswerVerdict.COUNTED, _REPEATED) if same else (AnswerVerdict.REFUSED, "conflict")
+            )
         if parsed.reason:
-            return Verdict.REFUSED, parsed.reason
+            return AnswerVerdict.REFUSED, parsed.reason
         if opened is not None and opened.closed is not None:
-            return Verdict.LATE, "late"
+            return AnswerVerdict.LATE, "late"
         if opened is None and answer.round <= row.round:
-            return Verdict.LATE, "late"  # of a store that is lost: the model has learned from it
+            return (
+                AnswerVerdict.LATE,
+                "late",
+            )  # of a store that is lost: the model has learned from it
         if opened is None and not (row.restored and answer.round > row.round):
-            return Verdict.EARLY, ""
+            return AnswerVerdict.EARLY, ""
         if opened is not None and opened.digest != answer.question and not row.restored:
-            return Verdict.REFUSED, "question"
+            return AnswerVerdict.REFUSED, "question"
         if store.used(answer.job, agent) + parsed.vehicles > member.vehicles:
-            return Verdict.REFUSED, EXCESS
-        return Verdict.COUNTED, ""
+            return AnswerVerdict.REFUSED, EXCESS
+        return AnswerVerdict.COUNTED, ""
 
     def _incarnation(self, store: Transaction) -> bytes:
         return bytes.fromhex(store.value(INCARNATION))

@@ -20,7 +20,7 @@ ROWS = 40  # at most: a page is for people
 
 @final
 @dataclass(frozen=True)
-class Row:
+class NamedNumber:
     """A number with its name, and what else is known about it."""
 
     name: str
@@ -37,12 +37,13 @@ class Row:
 class Insight:
     """A short table for people.
 
-    >>> Insight("Steps", (Row("length of the last step", "0.1"),), ("A note.",)).document()["title"]
+    >>> numbers = (NamedNumber("length of the last step", "0.1"),)
+    >>> Insight("Steps", numbers, ("A note.",)).document()["title"]
     'Steps'
     """
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[NamedNumber, ...]
     notes: tuple[str, ...] = ()
     more: int = 0  # rows that are left out
 
@@ -69,7 +70,7 @@ def estimates(tally: Tally, schema: Schema, confidence: float = 0.95) -> Insight
         for place, line in enumerate(result.shown.lines(name)):
             label, scale = schema[name].estimand.line(place)
             value, low, high = map(or_none, (line.estimate, line.low, line.high))
-            rows.append(Row(label, line.shown, value, low, high, scale, line.answers))
+            rows.append(NamedNumber(label, line.shown, value, low, high, scale, line.answers))
         summaries += [f"{name}: {result.summary}"] if result.summary else []
     notes = (
         *summaries[:ROWS],
@@ -81,7 +82,7 @@ def estimates(tally: Tally, schema: Schema, confidence: float = 0.95) -> Insight
     return Insight(title, tuple(rows[:ROWS]), notes, max(0, len(rows) - ROWS))
 
 
-def lengths(named: Mapping[str, float]) -> Iterator[Row]:
+def lengths(named: Mapping[str, float]) -> Iterator[NamedNumber]:
     """Yield a row for each length that is known.
 
     >>> [row.name for row in lengths({"Last step": 0.25, "Noise": float("inf")})]
@@ -89,4 +90,4 @@ def lengths(named: Mapping[str, float]) -> Iterator[Row]:
     """
     for name, value in named.items():
         if isfinite(value):
-            yield Row(name, f"{value:.3g}", value)
+            yield NamedNumber(name, f"{value:.3g}", value)

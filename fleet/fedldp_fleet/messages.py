@@ -186,7 +186,7 @@ class Answer:
             return cls(_name(job), number, question, identifier, places, report)
 
 
-class Verdict(IntEnum):
+class AnswerVerdict(IntEnum):
     """What became of an answer."""
 
     COUNTED = 0  # it is stored, and counts in its round
@@ -197,20 +197,20 @@ class Verdict(IntEnum):
     @property
     def final(self) -> bool:
         """Whether the agent need not send the answer again."""
-        return self is not Verdict.EARLY
+        return self is not AnswerVerdict.EARLY
 
 
 class Acknowledgement(NamedTuple):
     """What a server says about an answer, after that is on disk.
 
-    >>> said = Acknowledgement(bytes(16), b"sixteen bytes...", Verdict.COUNTED)
+    >>> said = Acknowledgement(bytes(16), b"sixteen bytes...", AnswerVerdict.COUNTED)
     >>> Acknowledgement.from_bytes(said.to_bytes()) == said
     True
     """
 
     incarnation: bytes
     identifier: bytes
-    verdict: Verdict
+    verdict: AnswerVerdict
 
     def to_bytes(self) -> bytes:
         """Return the acknowledgement as it is sent."""
@@ -221,7 +221,7 @@ class Acknowledgement(NamedTuple):
         """Read an acknowledgement, or raise `WireError`."""
         with documents.reading("acknowledgement"):
             _, incarnation, identifier, verdict = _unpacked(_ACKNOWLEDGEMENT, data)
-            return cls(incarnation, identifier, Verdict(verdict))
+            return cls(incarnation, identifier, AnswerVerdict(verdict))
 
 
 def _unpacked(form: struct.Struct, data: bytes) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import final
 from fedldp.learn.quantiles import ROUNDS, QuantileSearch
 from fedldp.plan.plan import Plan
 from fedldp.results.tally import Tally
-from fedldp_fleet.insight import Insight, Row
+from fedldp_fleet.insight import Insight, NamedNumber
 from fedldp_fleet.stages import Learned
 
 
@@ -53,7 +53,7 @@ class Search:
         low, high = found.interval
         shown = f"{found.value:.4g} ({low:.4g} to {high:.4g})"
         scale = (number.low, number.high)
-        row = Row(self.name, shown, found.value, low, high, scale, found.vehicles)
+        row = NamedNumber(self.name, shown, found.value, low, high, scale, found.vehicles)
         note = (
             f"Round {len(learned.sides or ())} of {ROUNDS} is done. The interval contains the "
             f"quantile with a probability of at least {found.confidence:.0%} once all are done."

@@ -16,7 +16,7 @@ from .common import (
     DomainError,
     PlanOrPeriod,
     PrivateKey,
-    Trusted,
+    TrustedKeys,
     WireError,
     documents,
     read_plan_or_period,
@@ -126,7 +126,7 @@ class Statement:
         )
 
     @classmethod
-    def verified(cls, text: str, server: Trusted) -> "Statement":
+    def verified(cls, text: str, server: TrustedKeys) -> "Statement":
         """Read a statement that this server has signed, or raise `WireError`."""
         document = signing.verify(server, text, STATEMENT)
         with documents.reading(repr(STATEMENT)):

@@ -47,10 +47,10 @@ def mac(secret: bytes, *lines: bytes) -> str:
 
 
 @final
-class Joined(NamedTuple):
+class JoinedAgent(NamedTuple):
     """What an agent gets for its code.
 
-    >>> Joined.from_bytes(Joined("car-7", bytes(32), 1).to_bytes()).agent
+    >>> JoinedAgent.from_bytes(JoinedAgent("car-7", bytes(32), 1).to_bytes()).agent
     'car-7'
     """
 
@@ -64,7 +64,7 @@ class Joined(NamedTuple):
         return canonical(document | {"agent": self.agent, "vehicles": self.vehicles}).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Joined":
+    def from_bytes(cls, data: bytes) -> "JoinedAgent":
         """Read a reply, or raise `WireError`."""
         with documents.reading(repr(JOINED)):
             document = documents.parse(data, [JOINED], cls._fields)

@@ -20,7 +20,7 @@ from .common import (
     DomainError,
     PrivateKey,
     PublicKey,
-    Trusted,
+    TrustedKeys,
     canonical,
     documents,
     signing,
@@ -128,7 +128,7 @@ class SignedJob:
         return found
 
     @classmethod
-    def verified(cls, text: str, operator: Trusted) -> "SignedJob":
+    def verified(cls, text: str, operator: TrustedKeys) -> "SignedJob":
         """Read a text that this operator has signed, or raise `WireError`."""
         return cls.from_document(signing.verify(operator, text, FORMAT))
 

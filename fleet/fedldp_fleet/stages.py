@@ -35,7 +35,7 @@ from fedldp.results.tally import Tally
 from fedldp.schema.schema import Schema
 from fedldp.vehicle import canonical
 from fedldp_fleet.common import documents
-from fedldp_fleet.insight import Insight, Row, estimates, lengths
+from fedldp_fleet.insight import Insight, NamedNumber, estimates, lengths
 from fedldp_fleet.library import Floats
 from fedldp_fleet.noise import Excess
 
@@ -244,7 +244,7 @@ class SurveyStage:
             note = "The answers find the center and the spread of the target."
         else:
             clipped = ClippedShare.of(answered(*tallies))
-            rows = [Row("Share of gradients that are clipped", str(clipped), clipped.share)]
+            rows = [NamedNumber("Share of gradients that are clipped", str(clipped), clipped.share)]
             note = "If the share is surely too large, fewer are clipped from now on."
             if not self.each.octaves:
                 note = clipped.warning if clipped.biases else "Training begins after that."
@@ -299,7 +299,9 @@ class Descent:
         agreement = Excess()
         for plan, tally in zip(self.plans, tallies, strict=True):
             agreement = agreement.plus(plan, tally)
-        chance = Row("Chance of such gradients from noise alone", f"{agreement.p_value:.2g}")
+        chance = NamedNumber(
+            "Chance of such gradients from noise alone", f"{agreement.p_value:.2g}"
+        )
         return Insight("Gradients", (*rows, chance), notes)
 
 

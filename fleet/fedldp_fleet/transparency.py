@@ -39,7 +39,7 @@ _OF_ENTRY = "job", "round", "plan", "model"
 def entry(question: Question) -> str:
     """Return the entry of a question, as canonical JSON.
 
-    >>> Asked.of(entry(Question("spring", 1, "{}"))).where
+    >>> AskedQuestion.of(entry(Question("spring", 1, "{}"))).where
     'spring, round 1'
     """
     plan, model = _sha256(question.plan), _sha256(question.model)
@@ -48,7 +48,7 @@ def entry(question: Question) -> str:
 
 @final
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestion:
     """One entry: the model is empty if vehicles were asked for their rows."""
 
     job: str
@@ -57,7 +57,7 @@ class Asked:
     model: str
 
     @classmethod
-    def of(cls, text: str) -> "Asked":
+    def of(cls, text: str) -> "AskedQuestion":
         """Read an entry, or raise `WireError`."""
         with documents.reading(repr(ASKED)):
             document = documents.parse(text, [ASKED], _OF_ENTRY)
@@ -86,7 +86,7 @@ class Asked:
 
 @final
 @dataclass(frozen=True)
-class Stated:
+class SignedStatement:
     """What a server has signed, and the key that the operator has named as the server's."""
 
     server: str
@@ -97,7 +97,7 @@ class Stated:
         """The statement; `WireError` if this key has not signed it."""
         return Statement.verified(self.statement, PublicKey.from_text(self.server))
 
-    def contradicts(self, other: "Stated") -> bool:
+    def contradicts(self, other: "SignedStatement") -> bool:
         """Return whether one server has signed both, and they state different questions."""
         return self.server == other.server and self.verified.contradicts(other.verified)
 
@@ -107,20 +107,20 @@ class Stated:
 class Transparency:
     """All that an agent was asked."""
 
-    asked: tuple[Asked, ...]  # the chain
-    refused: tuple[Asked, ...] = ()  # the list
-    stated: tuple[Stated, ...] = ()  # the evidence
+    asked: tuple[AskedQuestion, ...]  # the chain
+    refused: tuple[AskedQuestion, ...] = ()  # the list
+    stated: tuple[SignedStatement, ...] = ()  # the evidence
 
     @classmethod
     def of(
-        cls, links: Iterable[Link], refused: Iterable[str], stated: Iterable[Stated] = ()
+        cls, links: Iterable[Link], refused: Iterable[str], stated: Iterable[SignedStatement] = ()
     ) -> "Transparency":
         """Return what a ledger holds, and what the server has signed."""
-        asked = tuple(Asked.of(link.entry) for link in links)
-        return cls(asked, tuple(map(Asked.of, refused)), tuple(stated))
+        asked = tuple(AskedQuestion.of(link.entry) for link in links)
+        return cls(asked, tuple(map(AskedQuestion.of, refused)), tuple(stated))
 
     @classmethod
-    def read(cls, path: Path, stated: Iterable[Stated] = ()) -> "Transparency":
+    def read(cls, path: Path, stated: Iterable[SignedStatement] = ()) -> "Transparency":
         """Read the ledger of an agent, which may be running or never have been started."""
         return cls.of(*asked_and_refused(path), stated) if path.exists() else cls(())
 
@@ -167,10 +167,15 @@ class Transparency:
             entries = "head", "jobs", "questions", "refused", "stated"
             document = documents.parse(text, [FORMAT], entries)
             asked, refused = (
-                tuple(Asked.of(canonical({"format": ASKED, **each})) for each in document[name])
+                tuple(
+                    AskedQuestion.of(canonical({"format": ASKED, **each}))
+                    for each in document[name]
+                )
                 for name in ("questions", "refused")
             )
-            stated = [Stated(each["server"], each["statement"]) for each in document["stated"]]
+            stated = [
+                SignedStatement(each["server"], each["statement"]) for each in document["stated"]
+            ]
             for each in stated:
                 each.verified  # noqa: B018 (raises if it is not signed)
             found = cls(asked, refused, tuple(stated))
@@ -178,7 +183,9 @@ class Transparency:
                 raise ValueError("its heads do not fit its questions")
         return found
 
-    def proofs(self, other: "Transparency | None" = None) -> list[tuple[Stated, Stated]]:
+    def proofs(
+        self, other: "Transparency | None" = None
+    ) -> list[tuple[SignedStatement, SignedStatement]]:
         """Return pairs of statements that prove that one server asked differently in a round."""
         here = _stated_by_round(self.stated)
         there = _stated_by_round(self.stated if other is None else other.stated)
@@ -192,10 +199,11 @@ class Transparency:
     def differences(self, other: "Transparency") -> list[str]:
         """Return what differs, a sentence for each; nothing if both heads are equal.
 
-        >>> one = Transparency((Asked("spring", 1, "a", ""), Asked("spring", 2, "a", "m")))
-        >>> one.differences(Transparency((Asked("spring", 1, "a", ""),)))
+        >>> first = AskedQuestion("spring", 1, "a", "")
+        >>> one = Transparency((first, AskedQuestion("spring", 2, "a", "m")))
+        >>> one.differences(Transparency((first,)))
         ['spring, round 2: asked here only.']
-        >>> one.differences(Transparency((one.asked[0], Asked("spring", 2, "a", "n"))))
+        >>> one.differences(Transparency((one.asked[0], AskedQuestion("spring", 2, "a", "n"))))
         ['spring, round 2: another model was asked there.']
         """
         if self.head == other.head:
@@ -211,22 +219,24 @@ class Transparency:
         return found or ["the same questions were asked in another order."]
 
 
-def _stated_by_round(stated: Iterable[Stated]) -> dict[tuple[str, int], list[Stated]]:
-    found: dict[tuple[str, int], list[Stated]] = {}
+def _stated_by_round(
+    stated: Iterable[SignedStatement],
+) -> dict[tuple[str, int], list[SignedStatement]]:
+    found: dict[tuple[str, int], list[SignedStatement]] = {}
     for each in stated:
         statement = each.verified
         found.setdefault((statement.job, statement.round), []).append(each)
     return found
 
 
-def _by_round(asked: Iterable[Asked]) -> dict[str, list[Asked]]:
-    found: dict[str, list[Asked]] = {}
+def _by_round(asked: Iterable[AskedQuestion]) -> dict[str, list[AskedQuestion]]:
+    found: dict[str, list[AskedQuestion]] = {}
     for each in asked:
         found.setdefault(each.where, []).append(each)
     return found
 
 
-def _what_differs(mine: list[Asked], theirs: list[Asked]) -> str:
+def _what_differs(mine: list[AskedQuestion], theirs: list[AskedQuestion]) -> str:
     plans, models = (
         {getattr(each, name) for each in mine} != {getattr(each, name) for each in theirs}
         for name in ("plan", "model")

@@ -35,7 +35,7 @@ from fedldp_fleet.questions import Question
 from fedldp_fleet.server import work
 from fedldp_fleet.stages import Learned
 from fedldp_fleet.store.base import DONE
-from fedldp_fleet.transparency import Stated, Transparency
+from fedldp_fleet.transparency import SignedStatement, Transparency
 
 KINDS = ["many", "one", "alone"]
 
@@ -323,7 +323,7 @@ def test_an_early_answer_is_sent_again(party):
     deliver = agent.road.deliver
     early = agent.package.messages.Acknowledgement
     agent.road.deliver = lambda data: early(
-        b"i" * 16, deliver(data).identifier, agent.package.messages.Verdict.EARLY
+        b"i" * 16, deliver(data).identifier, agent.package.messages.AnswerVerdict.EARLY
     )
     agent.visit()
     assert agent.outbox.unsettled() != []
@@ -534,7 +534,7 @@ OTHER = Plan(ROWS, 1.0, Sample(k=1, mechanism="three-outputs")).to_json()
 
 def seen(agent):
     """Return what an agent can show to others, whichever distribution it is of."""
-    stated = [Stated(*dataclasses.astuple(each)) for each in agent.outbox.statements()]
+    stated = [SignedStatement(*dataclasses.astuple(each)) for each in agent.outbox.statements()]
     return Transparency.of(agent.ledger.asked(), agent.ledger.refused(), stated)
 
 

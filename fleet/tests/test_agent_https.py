@@ -126,7 +126,7 @@ def test_a_revoked_agent_is_unwelcome_and_spends_nothing(server, party, package)
     agent.visit()
     server.revoke("agent-0")
     server.tick()
-    with pytest.raises(package.roads.Unwelcome):
+    with pytest.raises(package.roads.UnwelcomeError):
         agent.agent.visit()
     agent.visit()
     assert "has revoked it" in agent.told[0]
@@ -145,7 +145,7 @@ def test_a_secret_is_rotated_without_a_stop(joined, package):
     way.road.call(package.messages.Call({}))
     after = way.membership
     assert (after.secret, after.next_secret) == (between.next_secret, b"")
-    with pytest.raises(package.roads.Unwelcome):
+    with pytest.raises(package.roads.UnwelcomeError):
         old.call(package.messages.Call({}))
 
 
@@ -211,7 +211,7 @@ def test_the_network_can_be_in_another_process(server, joined, tmp_path):
         assert not agent.road.wait(0.01, threading.Event())
         server.revoke("agent-0")
         server.tick()
-        with pytest.raises(LIBRARY.roads.Unwelcome):
+        with pytest.raises(LIBRARY.roads.UnwelcomeError):
             agent.agent.visit()
     finally:
         relay.close()

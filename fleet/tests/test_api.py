@@ -13,7 +13,7 @@ from road_client import Client
 from server_process import HOST, ServerProcess, wait_until
 
 from fedldp.results.tally import from_json
-from fedldp_fleet.messages import Verdict
+from fedldp_fleet.messages import AnswerVerdict
 from fedldp_fleet.server import administration, api
 from fedldp_fleet.server.work import JobFile
 
@@ -26,7 +26,7 @@ def server(tmp_path_factory):
     made.start()
     client = Client.joined(made, "car-1")
     wait_until(lambda: made.job("done").state == "running")
-    assert client.visit("done").verdict is Verdict.COUNTED
+    assert client.visit("done").verdict is AnswerVerdict.COUNTED
     client.connection.close()
     wait_until(lambda: made.job("done").state == "done")
     yield made

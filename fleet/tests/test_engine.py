@@ -35,7 +35,7 @@ from fedldp.plan.strategies import Sample
 from fedldp.results.tally import from_json
 from fedldp.signing import PrivateKey
 from fedldp_fleet import engine, jobs
-from fedldp_fleet.messages import Call, Place, Verdict
+from fedldp_fleet.messages import AnswerVerdict, Call, Place
 from fedldp_fleet.questions import Question
 from fedldp_fleet.stages import Learned
 from fedldp_fleet.store.base import DONE, FAILED, QUEUED, RUNNING
@@ -152,7 +152,7 @@ def test_an_announced_place_is_waited_for(store):
     one.send(late + 59)  # after it was dead for a while
     tick(machine, store, late + 59)
     assert job_row(store, "learn").round == 2
-    assert set(one.said.values()) == {Verdict.COUNTED}
+    assert set(one.said.values()) == {AnswerVerdict.COUNTED}
 
 
 def test_who_never_comes_back_is_not_waited_for_for_ever(store):
@@ -167,7 +167,7 @@ def test_who_never_comes_back_is_not_waited_for_for_ever(store):
     tick(machine, store, START + 121)
     assert job_row(store, "learn").round == 2
     one.send(START + 122)
-    assert set(one.said.values()) == {Verdict.LATE}
+    assert set(one.said.values()) == {AnswerVerdict.LATE}
     with store.reading() as inside:
         assert [tuple(each) for each in inside.uncounted("learn")] == [("learn", 1, "late", 1)]
 
@@ -199,7 +199,7 @@ def test_an_agent_answers_for_no_more_vehicles_than_it_is_enrolled_for(store):
     assert agent.visit(START) == 0
     agent.draw("spring", 1, 1)  # without a place
     agent.send(START)
-    assert list(agent.said.values()) == [Verdict.COUNTED, Verdict.REFUSED]
+    assert list(agent.said.values()) == [AnswerVerdict.COUNTED, AnswerVerdict.REFUSED]
     with store.reading() as inside:
         assert inside.used("spring", "agent-0") == 3
 
@@ -218,7 +218,7 @@ def test_what_is_no_answer_to_the_question_is_refused(store, change):
     answer = answer_to(agent.question("spring", 1))
     agent.pending = [dataclasses.replace(answer, **change)]
     agent.send(START)
-    assert list(agent.said.values()) == [Verdict.REFUSED]
+    assert list(agent.said.values()) == [AnswerVerdict.REFUSED]
     with store.reading() as inside:
         assert inside.answered("spring", 1) == 0
 
@@ -229,7 +229,7 @@ def test_an_answer_to_a_round_that_has_not_begun_is_kept_by_its_agent(store):
     answer = answer_to(agent.question("learn", 1))
     agent.pending = [dataclasses.replace(answer, round=2)]
     agent.send(START)
-    assert list(agent.said.values()) == [Verdict.EARLY]
+    assert list(agent.said.values()) == [AnswerVerdict.EARLY]
     assert agent.pending
 
 
@@ -242,7 +242,7 @@ def test_two_answers_with_one_identifier_do_not_both_count(store):
     agent.send(START)
     agent.pending = [dataclasses.replace(other, identifier=answer.identifier)]
     agent.send(START)
-    assert list(agent.said.values()) == [Verdict.REFUSED]
+    assert list(agent.said.values()) == [AnswerVerdict.REFUSED]
 
 
 def test_an_agent_that_is_not_enrolled_gets_nothing(store):
@@ -251,7 +251,7 @@ def test_an_agent_that_is_not_enrolled_gets_nothing(store):
     assert stranger.visit(START) == 0
     stranger.draw("spring", 1, 1)
     stranger.send(START)
-    assert list(stranger.said.values()) == [Verdict.REFUSED]
+    assert list(stranger.said.values()) == [AnswerVerdict.REFUSED]
 
 
 # When agents call again
@@ -445,7 +445,7 @@ def test_a_restored_server_counts_what_agents_send_again(store):
     for agent, answer in zip(agents, [*sent, *later], strict=True):
         agent.pending = [answer]
         agent.send(START)
-        assert set(agent.said.values()) == {Verdict.COUNTED}
+        assert set(agent.said.values()) == {AnswerVerdict.COUNTED}
     tick(machine, store, START)
     tick(machine, store, START)
     row = job_row(store, "learn")
@@ -491,7 +491,7 @@ def test_a_training_resumes_from_its_last_step(make_store, lost):
         agents[name].said.clear()
         agents[name].send(now)
     said = [verdict for each in agents for verdict in each.said.values()]
-    assert said == [Verdict.LATE] * 4 + [Verdict.COUNTED] * 2
+    assert said == [AnswerVerdict.LATE] * 4 + [AnswerVerdict.COUNTED] * 2
     tick(machine, second, now), tick(machine, second, now)
     row = job_row(second, "learn")
     assert (row.state, row.learned, row.result) == (DONE, expected.learned, expected.result)
@@ -539,7 +539,7 @@ def test_what_is_acknowledged_while_a_round_closes_is_counted(make_store, attemp
     counted = {(job, number): 0 for each in acknowledged for job, number, _ in each.said}
     for each in acknowledged:
         for (job, number, _), verdict in each.said.items():
-            counted[job, number] += verdict is Verdict.COUNTED
+            counted[job, number] += verdict is AnswerVerdict.COUNTED
     state = Learned.from_json(job_row(store, "learn").learned).state
     with store.reading() as inside:
         closed = [each for each in inside.rounds("learn") if each.closed is not None]
@@ -696,16 +696,16 @@ def test_a_lot_that_is_full_counts_those_who_were_not_told_yet(store):
         [opened] = inside.rounds("spring")
         return Question.from_bytes(inside.question(opened.digest))
 
-    assert [deliver(each, START + 1) for each in range(2)] == [Verdict.COUNTED] * 2
+    assert [deliver(each, START + 1) for each in range(2)] == [AnswerVerdict.COUNTED] * 2
     assert not tick(machine, store, START + 2)
     with store.transaction() as inside:
         [told] = machine.open_rounds(inside, START + 3).offers
     assert told.place is None
-    assert deliver(2, START + 4) is Verdict.COUNTED
+    assert deliver(2, START + 4) is AnswerVerdict.COUNTED
     grace = lot.answer_seconds + engine.NETWORK_SECONDS
     assert not tick(machine, store, START + 1 + grace)
     assert [each.state for each in tick(machine, store, START + 2 + grace)] == [DONE]
-    assert deliver(3, START + 3 + grace) is Verdict.LATE
+    assert deliver(3, START + 3 + grace) is AnswerVerdict.LATE
     assert from_json(job_row(store, "spring").result, PLAN).reports == 3
 
 

@@ -23,7 +23,7 @@ from server_process import HOST, ServerProcess, free_port, wait_until
 
 from fedldp_fleet.agent import metrics, service
 from fedldp_fleet.jobs import Schedule
-from fedldp_fleet.messages import Verdict
+from fedldp_fleet.messages import AnswerVerdict
 from fedldp_fleet.questions import Question
 from fedldp_fleet.server.metrics import FAMILIES
 
@@ -237,9 +237,9 @@ def watched(tmp_path_factory):
         asked = server.read(question_of_spring)
         for number in range(3):  # so that the counts grow while they are watched
             late = answer_to(asked, "liar", VEHICLES, seed=number)
-            assert liar.deliver(late).verdict == Verdict.LATE
+            assert liar.deliver(late).verdict == AnswerVerdict.LATE
             noise = replace(answer_to(asked, "liar", 1, seed=number + 9), report=b"noise")
-            assert liar.deliver(noise).verdict == Verdict.REFUSED
+            assert liar.deliver(noise).verdict == AnswerVerdict.REFUSED
             seen = sum_of(server)
             wait_until(lambda seen=seen: counted(port) >= seen)
         yield server, port

@@ -19,7 +19,7 @@ from fedldp.errors import DomainError
 from fedldp.results.tally import from_json
 from fedldp.vehicle import exact
 from fedldp_fleet.engine import INCARNATION
-from fedldp_fleet.messages import Call, Verdict
+from fedldp_fleet.messages import AnswerVerdict, Call
 from fedldp_fleet.server import backup
 from fedldp_fleet.server.commands import server_group
 
@@ -90,7 +90,7 @@ def test_processes_behind_nginx_are_one_server(make_fleet, postgresql_server):
         client = Client.joined(fleet, f"car-{number}").rotated()
         said.append(client.visit("spring").verdict)
         client.connection.close()
-    assert said == [Verdict.COUNTED] * 12
+    assert said == [AnswerVerdict.COUNTED] * 12
     wait_until(lambda: fleet.job("spring").state == "done")
     assert from_json(fleet.job("spring").result, PLAN).reports == 12
 
@@ -103,7 +103,7 @@ def test_a_job_that_gets_more_rounds_is_known_to_all_processes(make_fleet, postg
         wait_until(lambda: fleet.job("learn").state == "running")
         for number in range(9):
             client = Client.joined(fleet, f"car-{rounds}-{number}")
-            assert client.visit("learn").verdict is Verdict.COUNTED
+            assert client.visit("learn").verdict is AnswerVerdict.COUNTED
             client.connection.close()
         wait_until(lambda: fleet.job("learn").state == "done")
     assert [each.answers for each in fleet.read(lambda store: store.rounds("learn"))] == [9, 9]

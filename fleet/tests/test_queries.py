@@ -11,7 +11,7 @@ from fedldp.errors import DomainError
 from fedldp.signing import PrivateKey
 from fedldp_fleet.agent.holders import rows_of
 from fedldp_fleet.agent.queries import query
-from fedldp_fleet.agent.service import Settings
+from fedldp_fleet.agent.service import AgentSettings
 from fedldp_fleet.commands.agent import agent_group
 
 SCHEMA = """
@@ -59,7 +59,7 @@ def settings_of(folder, database, **entries):
     given |= entries
     lines = [f'{name} = "{value}"' for name, value in given.items() if value is not None]
     (folder / "agent.toml").write_text("\n".join(["format = 1", *lines]))
-    return Settings.load(folder)
+    return AgentSettings.load(folder)
 
 
 def test_rows_of_several_vehicles_are_read_again_when_an_answer_is_drawn(database, tmp_path):
@@ -122,4 +122,4 @@ def test_an_agent_is_made_with_a_query(database, tmp_path):
     words += ["--query", "SELECT speed, late FROM trips"]
     done = CliRunner().invoke(agent_group, [*map(str, words)], catch_exceptions=False)
     assert done.exit_code == 0
-    assert rows_of(Settings.load(tmp_path / "car")).held().matrix.shape == (3, 2)
+    assert rows_of(AgentSettings.load(tmp_path / "car")).held().matrix.shape == (3, 2)

@@ -10,7 +10,7 @@ from fleet_server import OPEN, running
 from road_client import Client, authentic, connect, exchange
 
 from fedldp_fleet import road
-from fedldp_fleet.messages import Call, Verdict
+from fedldp_fleet.messages import AnswerVerdict, Call
 from fedldp_fleet.server.guard import UNKNOWN
 
 CALL = Call({}).to_bytes()
@@ -50,7 +50,7 @@ def test_agents_join_and_answer_until_a_statistic_is_done(server, join):
     server.tick()
     clients = [join(f"three-{number}") for number in range(4)]
     said = [each.visit("three") for each in clients]
-    assert [each and each.verdict for each in said] == [Verdict.COUNTED] * 3 + [None]
+    assert [each and each.verdict for each in said] == [AnswerVerdict.COUNTED] * 3 + [None]
     server.tick()
     assert server.job("three").state == "done"
 
@@ -189,7 +189,9 @@ def test_no_more_answers_of_an_agent_count_than_it_is_enrolled_for(join):
     assert offer.place.vehicles == 2
     asked = client.question(offer)
     said = [client.deliver(answer_to(asked, "stuffer", seed=number)) for number in range(4)]
-    assert [each.verdict for each in said] == [Verdict.COUNTED] * 2 + [Verdict.REFUSED] * 2
+    assert [each.verdict for each in said] == [AnswerVerdict.COUNTED] * 2 + [
+        AnswerVerdict.REFUSED
+    ] * 2
 
 
 def test_an_answer_is_counted_once_however_often_it_is_sent(server, join):
@@ -197,7 +199,7 @@ def test_an_answer_is_counted_once_however_often_it_is_sent(server, join):
     [offer] = [each for each in client.call(open=1).offers if each.job == "open"]
     answer = answer_to(client.question(offer), "repeating")
     before = server.rounds("open")[0].answers
-    assert {client.deliver(answer).verdict for _ in range(3)} == {Verdict.COUNTED}
+    assert {client.deliver(answer).verdict for _ in range(3)} == {AnswerVerdict.COUNTED}
     other = dataclasses.replace(answer, report=answer.report[:-1] + b"\0")
-    assert client.deliver(other).verdict in (Verdict.REFUSED, Verdict.COUNTED)
+    assert client.deliver(other).verdict in (AnswerVerdict.REFUSED, AnswerVerdict.COUNTED)
     assert server.rounds("open")[0].answers == before + 1

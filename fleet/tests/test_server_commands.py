@@ -17,7 +17,7 @@ from fedldp.learn.model import Model
 from fedldp.results.tally import from_json
 from fedldp.signing import PrivateKey
 from fedldp_fleet.jobs import TrainingJob, read_job
-from fedldp_fleet.messages import Verdict
+from fedldp_fleet.messages import AnswerVerdict
 from fedldp_fleet.server.work import JobFile
 
 ROWS = """
@@ -83,12 +83,12 @@ def test_an_operator_asks_for_a_statistic_and_tops_it_up(server):
         for each in cars:
             opened.callback(each.connection.close)
         said = [each.visit("spring") for each in cars]
-        assert [each and each.verdict for each in said] == [Verdict.COUNTED] * 2 + [None]
+        assert [each and each.verdict for each in said] == [AnswerVerdict.COUNTED] * 2 + [None]
         wait_until(lambda: server.read(lambda store: store.job("spring")).state == "done")
         assert "3 of 3 agents have joined" in run("status", server.path)
         assert "extended: 3 answers" in job(server, "more", "spring", "--vehicles", 3)
         found = wait_until(lambda: cars[2].visit("spring"))
-        assert found.verdict is Verdict.COUNTED
+        assert found.verdict is AnswerVerdict.COUNTED
         run("revoke", server.path, "car-1")
         with pytest.raises(AssertionError, match="401"):
             cars[0].call()

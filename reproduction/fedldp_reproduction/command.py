@@ -17,7 +17,7 @@ from fedldp.cli.runs import display
 from fedldp.errors import FedLDPError
 from fedldp_reproduction.experiments.material import FILES
 from fedldp_reproduction.figures import Figure, description
-from fedldp_reproduction.results import Result
+from fedldp_reproduction.results import FigureResult
 
 _INTERRUPTED = 130  # what a shell makes of Ctrl-C
 
@@ -186,7 +186,7 @@ class _Watch:
         state = f"{done:,} of {total:,} jobs{self._left}"
         self._bars.update(self._bar, completed=done, total=total, state=state)
 
-    def finished(self, result: Result, counts: dict[str, int]) -> None:
+    def finished(self, result: FigureResult, counts: dict[str, int]) -> None:
         """Tell what a figure has shown."""
         self._finished += 1
         place = f"{self._finished}/{len(self._figures)}"
@@ -229,7 +229,7 @@ def _told(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number)
 
 
-def _about(result: Result) -> dict[str, Any]:
+def _about(result: FigureResult) -> dict[str, Any]:
     """Return a figure without its points, which are in its CSV, and without its claims."""
     return {
         "key": result.key,
@@ -242,7 +242,7 @@ def _about(result: Result) -> dict[str, Any]:
     }
 
 
-def _table(result: Result) -> Table:
+def _table(result: FigureResult) -> Table:
     """Return the table of a figure that is one."""
     heading, *rows = result.table
     table = Table(*heading, title=result.title)

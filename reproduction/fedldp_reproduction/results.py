@@ -19,7 +19,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """Whether a sentence of the paper holds here, and the numbers that say so."""
 
     claim: str  # short, with its place in the paper
@@ -31,7 +31,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Result:
+class FigureResult:
     """Everything about one finished figure or table."""
 
     key: str
@@ -42,7 +42,7 @@ class Result:
     x_log: bool
     y_log: bool
     points: tuple[Point, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ClaimVerdict, ...]
     settings: tuple[str, ...]  # lines for people
     data: tuple[str, ...]  # title, licence and citation of each data set
     synthetic: bool

@@ -26,14 +26,14 @@ from fedldp_reproduction.experiments import ablation
 from fedldp_reproduction.experiments.explained import explained
 from fedldp_reproduction.experiments.jobs import (
     GROUPS,
-    Job,
+    ExperimentJob,
     Outcome,
     expected_error,
     run,
     theory_rate,
 )
 from fedldp_reproduction.experiments.material import Material, Shelf, as_arrays, missing, untargeted
-from fedldp_reproduction.experiments.samples import Sample, Samples
+from fedldp_reproduction.experiments.samples import ErrorSample, Samples
 from fedldp_reproduction.experiments.verdicts import Measured, differences, verdicts
 from fedldp_reproduction.figures import (
     BEST,
@@ -44,7 +44,7 @@ from fedldp_reproduction.figures import (
     Way,
     description,
 )
-from fedldp_reproduction.results import Point, Result
+from fedldp_reproduction.results import FigureResult, Point
 
 Progress = Callable[[int, int, float | None], None]  # jobs done, of all, and the seconds left
 
@@ -65,8 +65,8 @@ class _Cell:
     """One place of a figure, and the jobs whose runs belong there."""
 
     material: Material
-    sample: Sample  # still without values
-    jobs: tuple[Job, ...]
+    sample: ErrorSample  # still without values
+    jobs: tuple[ExperimentJob, ...]
     cost: float  # of one run, in microseconds on one core
     rate: float | str  # that is reported: a multiple of 1/d, or the best of the grid
     theory_rate: float  # that of SGD's theory, for comparison
@@ -79,7 +79,7 @@ def reproduce(
     keep: Path,
     jobs: int | None,
     progress: Progress,
-) -> Iterator[Result]:
+) -> Iterator[FigureResult]:
     """Yield each figure as soon as it is finished.
 
     `data` are paths of files by the name of their data set, `keep` is the folder of finished jobs,
@@ -104,10 +104,10 @@ class _Kept:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def _path(self, job: Job) -> Path:
+    def _path(self, job: ExperimentJob) -> Path:
         return self._folder / job.key[:2] / f"{job.key}.json"
 
-    def load(self, job: Job) -> Floats | None:
+    def load(self, job: ExperimentJob) -> Floats | None:
         """Return the errors of the runs of a job, or None if it is not finished."""
         try:
             values = json.loads(self._path(job).read_text("utf-8"))["errors"]
@@ -116,7 +116,7 @@ class _Kept:
             return None
         return errors if errors.shape == job.shape and np.isfinite(errors).all() else None
 
-    def finished(self, job: Job) -> Floats:
+    def finished(self, job: ExperimentJob) -> Floats:
         """Return the errors of the runs of a job that is finished."""
         values = self.load(job)
         if values is None:
@@ -127,7 +127,7 @@ class _Kept:
             )
         return values
 
-    def save(self, job: Job, values: list[Outcome]) -> None:
+    def save(self, job: ExperimentJob, values: list[Outcome]) -> None:
         """Keep the errors of the runs of a job."""
         path = self._path(job)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ class _Work:
         self._known, self._profile, self._kept, self._jobs = known, profile, kept, jobs
         self._shelf = Shelf(data, known.seed)
         self._progress = progress
-        self._left: dict[Job, float] = {}  # what each job costs that is not finished
+        self._left: dict[ExperimentJob, float] = {}  # what each job costs that is not finished
         self._total = 0
         self._done = self._elapsed = 0.0  # cost that was paid here, and the seconds it took
 
@@ -221,7 +221,7 @@ class _Work:
             epsilon = 1.0  # it has none: one job for all
         swept = training and way.server == "paper"
         noisy = training and bool(way.mechanism)
-        whole = Job(
+        whole = ExperimentJob(
             task=figure.objective,
             data=material.identity,
             way=replace(way, rate=BEST),  # all rates are trained, and one of them is reported
@@ -245,7 +245,7 @@ class _Work:
         goal = objective(figure.objective) if training else None
         return _Cell(
             material,
-            Sample(
+            ErrorSample(
                 material.about.title,
                 series,
                 float(x),
@@ -272,7 +272,7 @@ class _Work:
         seconds = self._elapsed * left / self._done if self._done else None
         self._progress(self._total - len(self._left), self._total, seconds)
 
-    def result(self, figure: Figure, cells: list[_Cell], beside: list[_Cell]) -> Result:
+    def result(self, figure: Figure, cells: list[_Cell], beside: list[_Cell]) -> FigureResult:
         """Do what is left for a figure, and return it."""
         samples = self._samples((*cells, *beside))
         if figure.kind == "ablation":
@@ -285,7 +285,7 @@ class _Work:
         found, absent = self._materials(figure)
         materials = list(found.values())
         classifies = bool(figure.objective) and objective(figure.objective).classifies
-        return Result(
+        return FigureResult(
             key=figure.key,
             title=figure.title,
             paper=figure.paper,
@@ -311,14 +311,14 @@ class _Work:
             synthetic=any(material.about.synthetic for material in materials),
         )
 
-    def _samples(self, cells: Iterable[_Cell]) -> dict[_Cell, Sample]:
+    def _samples(self, cells: Iterable[_Cell]) -> dict[_Cell, ErrorSample]:
         """Do what is left for some places, and return what was measured there."""
         alike: dict[tuple[Any, ...], list[_Cell]] = {}
         for cell in cells:
             job = cell.jobs[0]
             key = (cell.material, job.task, job.way.coding, job.way.surveyed)
             alike.setdefault(key, []).append(cell)
-        samples: dict[_Cell, Sample] = {}
+        samples: dict[_Cell, ErrorSample] = {}
         for (material, task, *_), mine in alike.items():
             wanted = [job for cell in mine for job in cell.jobs if job in self._left]
             # Large arrays are made only if they are needed.
@@ -331,10 +331,10 @@ class _Work:
     def _ablation(
         self,
         figure: Figure,
-        samples: Mapping[_Cell, Sample],
+        samples: Mapping[_Cell, ErrorSample],
         cells: Sequence[_Cell],
         beside: Sequence[_Cell],
-    ) -> Result:
+    ) -> FigureResult:
         panels = []
         for title in dict.fromkeys(cell.sample.panel for cell in cells):
             whole, small = (
@@ -347,7 +347,7 @@ class _Work:
         materials = list(dict.fromkeys(cell.material for cell in cells))
         absent = self._materials(replace(figure, kind="means"))[1]
         steps = (f"{place}: {ablation.TITLES[name]}" for place, name in enumerate(ablation.MODELS))
-        return Result(
+        return FigureResult(
             key=figure.key,
             title=figure.title,
             paper=figure.paper,
@@ -377,14 +377,14 @@ class _Work:
             table=ablation.table(panels),
         )
 
-    def _filled(self, cell: _Cell, arrays: Sequence[Any]) -> Sample:
+    def _filled(self, cell: _Cell, arrays: Sequence[Any]) -> ErrorSample:
         return replace(
             cell.sample,
             values=tuple(error for job in cell.jobs for error in self._reported(cell, job)),
             expected=None if cell.jobs[0].task else expected_error(cell.jobs[0], *arrays),
         )
 
-    def _reported(self, cell: _Cell, job: Job) -> list[float]:
+    def _reported(self, cell: _Cell, job: ExperimentJob) -> list[float]:
         """Return the errors that a figure shows: those of the rate that is best on training rows.
 
         The rate is chosen anew for each fold, by the mean of its replicates.
@@ -402,7 +402,7 @@ class _Work:
             )
         return [float(error) for error in test[np.arange(len(test)), chosen].reshape(-1)]
 
-    def _compute(self, jobs: Iterable[Job], arrays: Sequence[Any]) -> None:
+    def _compute(self, jobs: Iterable[ExperimentJob], arrays: Sequence[Any]) -> None:
         """Do jobs on one data set, the longest first, and each once."""
         order = sorted(dict.fromkeys(jobs), key=self._left.__getitem__, reverse=True)
         start, before = time.monotonic(), self._elapsed
@@ -429,8 +429,8 @@ def _cost(way: Way, training: bool, rows: int, d: int) -> float:
 
 
 def done(
-    jobs: Iterable[Job], arrays: Sequence[Any], processes: int | None
-) -> Iterator[tuple[Job, list[Outcome]]]:
+    jobs: Iterable[ExperimentJob], arrays: Sequence[Any], processes: int | None
+) -> Iterator[tuple[ExperimentJob, list[Outcome]]]:
     """Yield jobs on the same arrays with their errors, as they are finished.
 
     Large arrays are handed to the processes once, in memory that they share.
@@ -446,7 +446,7 @@ def done(
             finished.close()
 
 
-def _with_job(job: Job, *arrays: Any) -> tuple[Job, list[Outcome]]:
+def _with_job(job: ExperimentJob, *arrays: Any) -> tuple[ExperimentJob, list[Outcome]]:
     return job, run(job, *arrays)
 
 

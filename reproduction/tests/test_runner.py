@@ -20,7 +20,7 @@ from fedldp.errors import DomainError
 from fedldp.mechanisms import Duchi, Optimal
 from fedldp_reproduction import runner
 from fedldp_reproduction.experiments import jobs
-from fedldp_reproduction.experiments.jobs import Job
+from fedldp_reproduction.experiments.jobs import ExperimentJob
 from fedldp_reproduction.runner import reproduce
 
 
@@ -232,7 +232,7 @@ def test_errors_that_are_not_finite_stop_the_runner(tmp_path, monkeypatch):
 def test_jobs_are_cancelled_in_silence():
     """Warnings are errors here, also that of joblib."""
     numbers = np.zeros((1000, 2), np.float32)
-    whole = Job("", "x", KNOWN.ways["pm"], 1.0, 0, 1, 1)
+    whole = ExperimentJob("", "x", KNOWN.ways["pm"], 1.0, 0, 1, 1)
     work = [replace(whole, first=first) for first in range(50)]
     going_on = runner.done(work, (numbers,), 2)
     next(going_on)
@@ -324,7 +324,7 @@ def test_an_unknown_profile_is_refused(tmp_path):
 
 
 def test_the_version_is_part_of_the_key(monkeypatch):
-    job = Job("", "x", KNOWN.ways["pm"], 1.0, 0, 1, 1)
+    job = ExperimentJob("", "x", KNOWN.ways["pm"], 1.0, 0, 1, 1)
     before = job.key
     with monkeypatch.context() as patch:
         patch.setattr(jobs, "VERSION", jobs.VERSION + 1)

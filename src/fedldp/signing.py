@@ -37,7 +37,7 @@ __all__ = [
     "PrivateKey",
     "PublicKey",
     "PublicKeys",
-    "Trusted",
+    "TrustedKeys",
     "format_time",
     "is_encrypted",
     "parse_time",
@@ -241,12 +241,12 @@ class PublicKeys:
         return cls.from_text(_read(path).decode("ascii", errors="replace"))
 
 
-class Trusted(Protocol):
+class TrustedKeys(Protocol):
     """Whose signatures a reader accepts: those of a `PublicKey`, or of any of `PublicKeys`.
 
     Examples
     --------
-    >>> key: Trusted = PrivateKey.generate().public
+    >>> key: TrustedKeys = PrivateKey.generate().public
     >>> key.keys == (key,)
     True
     """
@@ -444,7 +444,7 @@ def sign(private: PrivateKey, document: Mapping[str, Any]) -> str:
 
 
 def verify(
-    public: Trusted,
+    public: TrustedKeys,
     text: str,
     format: str,  # noqa: A002 (the word that all documents have)
     now: datetime.datetime | None = None,

@@ -34,7 +34,7 @@ def agent(folder):
         'cap = "1"\noperator = "operator.pub"\ndata = "rows.csv"\nschema = "rows.toml"\n'
         'most_epsilon_per_period = "1"\nperiod = "12 hours"\n'
     )
-    settings = service.Settings.load(folder)
+    settings = service.AgentSettings.load(folder)
     _, attention = service.status(settings)
     assert any("there is no ledger" in line for line in attention)
     settings.ledger()

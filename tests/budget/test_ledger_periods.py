@@ -133,7 +133,7 @@ def test_when_what_was_spent_returns(tmp_path_factory, steps):
             assert sum(overview.recent(path, period).totals.values()) == found[-1]
         assert found[0] == sum(before.totals.values()) > found[1]
         assert found[2] > found[3] == 0
-        assert overview.recent(path, period) == overview.Recent({}, None)
+        assert overview.recent(path, period) == overview.RecentSpending({}, None)
 
 
 def test_answers_that_are_repeated_give_nothing_back(tmp_path, clock):
@@ -142,7 +142,7 @@ def test_answers_that_are_repeated_give_nothing_back(tmp_path, clock):
         clock[0] += 4000
         ledger.release("car", 0.5, "day 2", lambda: b"", constant="colour")
         found = overview.recent(ledger.path, HOUR)
-        assert found == overview.Recent({"car": Fraction()}, None)
+        assert found == overview.RecentSpending({"car": Fraction()}, None)
         assert found.left(HOUR, others=2) == {Fraction(1): 3}
 
 

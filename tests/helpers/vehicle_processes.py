@@ -144,7 +144,7 @@ class OfferedRoad:
         Path("sent").write_text(str(len(data)))
         os.kill(os.getpid(), signal.SIGTERM)
         answer = self.messages.Answer.from_bytes(data)
-        verdict = self.messages.Verdict.COUNTED
+        verdict = self.messages.AnswerVerdict.COUNTED
         return self.messages.Acknowledgement(b"i" * 16, answer.identifier, verdict)
 
     def wait(self, _seconds, _stop):

@@ -11,7 +11,7 @@ from .budget.ledger import Ledger
 from .errors import DomainError
 from .fleet.agent import service
 from .fleet.agent.one import OneVehicle
-from .fleet.agent.service import FILE, LEDGER, NETWORK, Settings
+from .fleet.agent.service import FILE, LEDGER, NETWORK, AgentSettings
 from .vehicle import read_row
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def join(options: "argparse.Namespace") -> None:
     folder: Path = options.folder
     if not (folder / FILE).exists():
         _make(folder, options)
-    Settings.load(folder).operator()
+    AgentSettings.load(folder).operator()
     if options.url.startswith("mqtt"):
         name = _join_broker(folder / NETWORK, options)
     elif options.code is None:
@@ -53,7 +53,7 @@ def run(options: "argparse.Namespace") -> None:
 
 def run_folder(folder: Path, socket: Path | None = None, *, once: bool = False) -> int:
     """Run the agent of a folder; return the exit status."""
-    return service.run(Settings.load(folder), one_vehicle, socket, once=once)
+    return service.run(AgentSettings.load(folder), one_vehicle, socket, once=once)
 
 
 def network(options: "argparse.Namespace") -> None:
@@ -63,13 +63,13 @@ def network(options: "argparse.Namespace") -> None:
 
 def status(options: "argparse.Namespace") -> None:
     """Show what is spent, and whether the agent runs; fail if anything needs attention."""
-    document, attention = service.status(Settings.load(options.folder))
+    document, attention = service.status(AgentSettings.load(options.folder))
     print(json.dumps(document | {"attention": attention}))
     if attention:
         raise DomainError(" ".join(attention))
 
 
-def one_vehicle(settings: Settings, ledger: Ledger) -> OneVehicle:
+def one_vehicle(settings: AgentSettings, ledger: Ledger) -> OneVehicle:
     """Return the vehicle of an agent, with the data that its settings name."""
     if unknown := sorted(_NOT_HERE & settings.entries.keys()):
         raise DomainError(
@@ -103,7 +103,7 @@ def _make(folder: Path, options: "argparse.Namespace") -> None:
         ledgers.create(folder / LEDGER)
 
 
-def _rows(settings: Settings) -> Callable[[], Mapping[str, Any] | Sequence[Mapping[str, Any]]]:
+def _rows(settings: AgentSettings) -> Callable[[], Mapping[str, Any] | Sequence[Mapping[str, Any]]]:
     if "program" in settings.entries:
         return settings.program()
     if "data" not in settings.entries:

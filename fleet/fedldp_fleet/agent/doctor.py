@@ -11,14 +11,14 @@ from pathlib import Path
 
 from fedldp.errors import FedLDPError
 from fedldp_fleet.agent.holders import rows_of
-from fedldp_fleet.agent.service import LEAST_FREE_BYTES, Settings, road_of
+from fedldp_fleet.agent.service import LEAST_FREE_BYTES, AgentSettings, road_of
 from fedldp_fleet.messages import Call
 
 _SECRETS = ("ledger.db*", "outbox.db*", "network/membership.json")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def findings(settings: Settings) -> Iterator[str]:
+def findings(settings: AgentSettings) -> Iterator[str]:
     """Yield what is wrong with the files, the data, the ledger and the way to the server."""
     yield from _of_files(settings.folder)
     told: list[str] = []
@@ -45,7 +45,7 @@ def _of_files(folder: Path) -> Iterator[str]:
         yield f"the disk of {folder} is full: make room, but never delete a ledger."
 
 
-def _call(settings: Settings) -> None:
+def _call(settings: AgentSettings) -> None:
     """Call the server, which then knows that nothing is answered."""
     with closing(road_of(settings.network)) as road:
         road.call(Call({}))

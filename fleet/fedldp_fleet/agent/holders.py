@@ -10,17 +10,17 @@ from fedldp.vehicle import warn_owner
 from fedldp_fleet.agent.many import Data, ManyVehicles
 from fedldp_fleet.agent.queries import query
 from fedldp_fleet.agent.rows import FileRows, ProgramRows, Tell
-from fedldp_fleet.agent.service import FILE, Settings
+from fedldp_fleet.agent.service import FILE, AgentSettings
 
 ONLY_VEHICLE = "vehicle"
 
 
-def many_vehicles(settings: Settings, ledger: Ledger) -> ManyVehicles:
+def many_vehicles(settings: AgentSettings, ledger: Ledger) -> ManyVehicles:
     """Return the vehicles of an agent, with the data that its settings name."""
     return ManyVehicles(rows_of(settings), ledger, settings.policy)
 
 
-def rows_of(settings: Settings, tell: Tell = warn_owner) -> Data:
+def rows_of(settings: AgentSettings, tell: Tell = warn_owner) -> Data:
     """Return where the rows of an agent come from; a file is read now."""
     entries = settings.entries
     if "schema" not in entries:
@@ -48,5 +48,5 @@ def rows_of(settings: Settings, tell: Tell = warn_owner) -> Data:
     return rows
 
 
-def _everyones(settings: Settings, ids: Sequence[str]) -> Sequence[Fraction | None]:
+def _everyones(settings: AgentSettings, ids: Sequence[str]) -> Sequence[Fraction | None]:
     return [] if settings.epsilon is None else [settings.epsilon] * len(ids)

@@ -21,7 +21,7 @@ from ..common import DomainError, WireError, canonical, documents
 from ..messages import Acknowledgement, Announcement, Call, Offers
 from ..questions import MOST_BYTES as MOST_QUESTION_BYTES
 from ..questions import check_name
-from .roads import RoadError, Unwelcome
+from .roads import RoadError, UnwelcomeError
 
 MEMBERSHIP = "fedldp membership 1"
 TIMEOUT_SECONDS = 30.0
@@ -251,7 +251,7 @@ class HTTPSRoad:
             return data
         self._connection.close()
         if status == _UNAUTHORIZED:
-            raise Unwelcome(
+            raise UnwelcomeError(
                 "does not know this agent, or has revoked it. Ask its operator for a new code."
             )
         if status == _NOT_FOUND and data == road.VERSIONS:
@@ -316,7 +316,7 @@ def join(
             f"the server refuses this code: {_reason(data)}. A code is for one use: ask the "
             "operator for another one."
         )
-    joined = road.Joined.from_bytes(data)
+    joined = road.JoinedAgent.from_bytes(data)
     return Membership(url, joined.agent, joined.secret, joined.vehicles)
 
 

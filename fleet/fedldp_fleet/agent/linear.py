@@ -21,7 +21,7 @@ _OPTIONAL = {"reference", "scaling"}
 Row = Mapping[str, Any]
 
 
-class Work(Protocol):
+class VehicleWork(Protocol):
     """What is computed from the rows of a vehicle before it answers."""
 
     @property
@@ -277,7 +277,7 @@ def _number(value: Any, most: float) -> float:
     return float(value)
 
 
-def work_for(plan: Mapping[str, Any], model: Mapping[str, Any] | None) -> Work:
+def work_for(plan: Mapping[str, Any], model: Mapping[str, Any] | None) -> VehicleWork:
     """Return what a question asks for; raise an error if this vehicle cannot compute it."""
     if model is None:
         return RowItself(plan)

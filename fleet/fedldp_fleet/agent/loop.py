@@ -24,7 +24,7 @@ from ..common import (
     FedLDPError,
     Ledger,
     PlanQuestion,
-    Trusted,
+    TrustedKeys,
     WireError,
     canonical,
     exact,
@@ -38,7 +38,7 @@ from ..questions import Question, Statement
 from ..signed_jobs import SignedJob, SignedStage
 from ..transparency import entry as transparency_entry
 from .outbox import Entry, Outbox
-from .policy import Policy
+from .policy import OwnerRules
 from .roads import Road, RoadError
 
 TICK_SECONDS = 1.0
@@ -62,7 +62,7 @@ def utc_now() -> datetime.datetime:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Checked:
+class CheckedQuestion:
     """A question that may be answered, as far as the question itself decides it."""
 
     question: Question
@@ -74,13 +74,13 @@ class Checked:
 class Holder(Protocol):
     """Who holds the data of one vehicle or of many, and answers for them."""
 
-    def check(self, question: Question, job: SignedJob, stage: SignedStage) -> Checked:
+    def check(self, question: Question, job: SignedJob, stage: SignedStage) -> CheckedQuestion:
         """Read a question and check its plan, what it computes, and the cap. Read no data."""
 
-    def able(self, checked: Checked) -> int:
+    def able(self, checked: CheckedQuestion) -> int:
         """Return how many vehicles may still answer: it follows from the ledger and the owner."""
 
-    def draw(self, checked: Checked, most: int) -> list[bytes]:
+    def draw(self, checked: CheckedQuestion, most: int) -> list[bytes]:
         """Draw the answers of at most so many vehicles, and return their records, sorted.
 
         What is returned is paid for and on disk. The same question gets the same records.
@@ -120,8 +120,8 @@ class Agent:
         holder: Holder,
         ledger: Ledger,
         outbox: Outbox,
-        operator: Trusted,
-        policy: Policy | None = None,
+        operator: TrustedKeys,
+        policy: OwnerRules | None = None,
         *,
         tick_seconds: float = TICK_SECONDS,
         clock: Clock = utc_now,
@@ -131,10 +131,10 @@ class Agent:
         tell: Callable[[str], object] = warn_owner,
     ) -> None:
         self._road, self._holder, self._ledger, self._outbox = road, holder, ledger, outbox
-        self._operator, self._policy = operator, policy or Policy()
+        self._operator, self._policy = operator, policy or OwnerRules()
         self._tick, self._clock, self._monotonic = tick_seconds, clock, monotonic
         self._sleep, self._spread, self._tell = sleep, spread, tell
-        self._checked: dict[str, Checked] = {}  # by job: its open round
+        self._checked: dict[str, CheckedQuestion] = {}  # by job: its open round
         self._jobs: OrderedDict[str, SignedJob] = OrderedDict()  # by the SHA-256 of its text
         self._questions = _Cache(QUESTION_CACHE_BYTES)
         self._told: set[str] = set()
@@ -143,7 +143,7 @@ class Agent:
         self.calls = 0
         self.trouble = ""  # why the last attempt has failed
 
-    def trust(self, operator: Trusted) -> None:
+    def trust(self, operator: TrustedKeys) -> None:
         """Answer from now on what this operator has signed, and nothing else."""
         self._operator = operator
         self._jobs.clear()
@@ -223,14 +223,14 @@ class Agent:
             return math.inf
         return 0.0 if is_counted else offer.place.lease
 
-    def _able(self, checked: Checked) -> int:
+    def _able(self, checked: CheckedQuestion) -> int:
         try:
             return self._holder.able(self._at_next_chunk(checked))
         except FedLDPError as error:  # a sealed ledger, or one that another question was put to
             self._tell_once(f"{checked.question.job}: {error}")
             return 0
 
-    def _read(self, offer: Offer, before: Checked | None) -> Checked | None:
+    def _read(self, offer: Offer, before: CheckedQuestion | None) -> CheckedQuestion | None:
         """Check a question; raise `FedLDPError` if it must not be answered."""
         job = self._signed_job(offer)
         statement = Statement.verified(offer.statement, job.server)
@@ -293,7 +293,7 @@ class Agent:
 
     # Answers
 
-    def _answered(self, checked: Checked, offer: Offer, until: float) -> bool:
+    def _answered(self, checked: CheckedQuestion, offer: Offer, until: float) -> bool:
         """Answer for a place; return whether the answer counts. Nothing is drawn in vain."""
         question, place = checked.question, offer.place
         if place is None or self._monotonic() > until:
@@ -326,7 +326,7 @@ class Agent:
         said = self._send(entry, records)
         return said.verdict == 0
 
-    def _at_next_chunk(self, checked: Checked) -> Checked:
+    def _at_next_chunk(self, checked: CheckedQuestion) -> CheckedQuestion:
         """Return a question under the name of its next answer: one after those that were drawn."""
         question = checked.question
         drawn = self._outbox.of_round(question.job, question.round)
@@ -337,7 +337,7 @@ class Agent:
         named = replace(checked.asked, chunk=drawn[-1].chunk + 1, entry=entry)
         return replace(checked, asked=named)
 
-    def _entry(self, checked: Checked, offer: Offer, vehicles: int) -> Entry:
+    def _entry(self, checked: CheckedQuestion, offer: Offer, vehicles: int) -> Entry:
         question, plan = checked.question, checked.asked.plan
         name = canonical([question.job, question.round, checked.asked.request])
         secret = hashlib.sha256(self._ledger.identity + question.digest + name.encode())

@@ -38,8 +38,8 @@ from fedldp.schema.attributes import Attribute
 from fedldp.schema.rules import with_rules
 from fedldp.schema.schema import Schema
 from fedldp_fleet import transparency
-from fedldp_fleet.agent.loop import Checked
-from fedldp_fleet.agent.policy import Policy
+from fedldp_fleet.agent.loop import CheckedQuestion
+from fedldp_fleet.agent.policy import OwnerRules
 from fedldp_fleet.library import Floats, Integers, packing
 from fedldp_fleet.questions import Question
 from fedldp_fleet.signed_jobs import SignedJob, SignedStage
@@ -110,10 +110,10 @@ class ManyVehicles:
         self,
         data: Data,
         ledger: Ledger,
-        policy: Policy | None = None,
+        policy: OwnerRules | None = None,
         source: Source | None = None,
     ) -> None:
-        self._data, self._ledger, self._policy = data, ledger, policy or Policy()
+        self._data, self._ledger, self._policy = data, ledger, policy or OwnerRules()
         self._policy.check_schema([each.name for each in data.schema.attributes])
         self._source = secret_source() if source is None else source
         if not self._source.secret:
@@ -136,7 +136,7 @@ class ManyVehicles:
     def __len__(self) -> int:
         return len(self._names)
 
-    def check(self, question: Question, job: SignedJob, stage: SignedStage) -> Checked:
+    def check(self, question: Question, job: SignedJob, stage: SignedStage) -> CheckedQuestion:
         """Read a question and check its plan, what it computes, and the cap. Read no data."""
         read = _read(question.plan, self._ledger.cap)
         schema = read.plan.schema
@@ -162,9 +162,9 @@ class ManyVehicles:
             repeats=not question.model,
         )
         columns = self._columns(computation.attributes)
-        return Checked(question, named, job, _AskedWork(read, computation, columns))
+        return CheckedQuestion(question, named, job, _AskedWork(read, computation, columns))
 
-    def able(self, checked: Checked) -> int:
+    def able(self, checked: CheckedQuestion) -> int:
         """Return how many vehicles may still answer."""
         if stored := self._ledger.stored(checked.asked.request):
             return len(stored)  # they only have to be sent again
@@ -172,7 +172,7 @@ class ManyVehicles:
         count = int((able | repeats).sum())
         return count if count >= self._policy.fewest_vehicles else 0
 
-    def draw(self, checked: Checked, most: int) -> list[bytes]:
+    def draw(self, checked: CheckedQuestion, most: int) -> list[bytes]:
         """Draw the answers of at most so many vehicles, and return their records, sorted."""
         question, work = checked.asked, checked.work
         able, repeats = self._free(checked)
@@ -205,7 +205,7 @@ class ManyVehicles:
         """Pack sorted records of this many bits one after another."""
         return packing.join(records, bits).to_bytes()
 
-    def obstacles(self, checked: Checked) -> str:
+    def obstacles(self, checked: CheckedQuestion) -> str:
         """Return how many vehicles may not answer, and why, for the owner."""
         reasons, passed = [], np.ones(len(self), np.bool_)
         for why, passes in self._obstacles(checked).items():
@@ -216,7 +216,7 @@ class ManyVehicles:
 
     # Who may answer
 
-    def _free(self, checked: Checked) -> tuple[Flags, Flags]:
+    def _free(self, checked: CheckedQuestion) -> tuple[Flags, Flags]:
         """Return which vehicles may pay for an answer, and which repeat theirs at no cost."""
         passes, repeats = np.ones(len(self), np.bool_), self._repeats(checked.asked)
         for why, flags in self._obstacles(checked).items():
@@ -225,7 +225,7 @@ class ManyVehicles:
                 repeats = repeats & flags
         return passes, repeats
 
-    def _obstacles(self, checked: Checked) -> dict[str, Flags]:
+    def _obstacles(self, checked: CheckedQuestion) -> dict[str, Flags]:
         question = checked.asked
         cost = checked.work.read.checked.epsilon
         covered = [spent + cost <= self._ledger.cap for spent in self._sums]
@@ -239,7 +239,7 @@ class ManyVehicles:
             "have chosen another epsilon": self._willing(question),
         }
 
-    def _may_answer(self, checked: Checked) -> Flags:
+    def _may_answer(self, checked: CheckedQuestion) -> Flags:
         """Return which vehicles have answers left in the job, and have not answered the round."""
         job = checked.question.job
         if job != self._job:  # one job at a time, so that names of jobs take no memory
@@ -249,7 +249,7 @@ class ManyVehicles:
         allowed = self._answers < self._ledger.answers_per_job
         return allowed & ~self._in_round(checked) if self._ledger.answers_per_job > 1 else allowed
 
-    def _in_round(self, checked: Checked) -> Flags:
+    def _in_round(self, checked: CheckedQuestion) -> Flags:
         """Return which vehicles have answered other chunks of this round."""
         name = f"{checked.question.job}/{checked.question.round}"
         if name != self._round[0]:
@@ -265,7 +265,7 @@ class ManyVehicles:
             return np.zeros(len(self), np.bool_)
         return np.isin(self._names, list(Vehicles(self._ledger).repeating(question)))
 
-    def _turns(self, checked: Checked) -> tuple[Flags, Flags]:
+    def _turns(self, checked: CheckedQuestion) -> tuple[Flags, Flags]:
         """Return which vehicles have drawn their periods or round, and which answer in this one.
 
         Vehicles that have not drawn them draw them now.

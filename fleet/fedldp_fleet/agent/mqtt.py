@@ -18,7 +18,7 @@ from ..messages import Acknowledgement, Announcement, Answer, Call, Offers, Plac
 from ..mqtt import Broker, Connect, Message, MQTTConnection
 from ..questions import check_name
 from ..topics import ANNOUNCE, ANSWER, CALL, Outcome, Topics, unpacked
-from .roads import RoadError, Unwelcome
+from .roads import RoadError, UnwelcomeError
 
 FILE, MEMBERSHIP = "broker.json", "fedldp broker membership 1"
 KEYS = "authority", "certificate", "key"
@@ -290,7 +290,7 @@ def _done(message: Message) -> bytes:
     if outcome == bytes([Outcome.DONE]):
         return body
     why = body[:_LONGEST_REASON].decode("utf-8", "replace")
-    raise (Unwelcome if outcome == bytes([Outcome.UNWELCOME]) else RoadError)(why)
+    raise (UnwelcomeError if outcome == bytes([Outcome.UNWELCOME]) else RoadError)(why)
 
 
 def join(network: Path, membership: BrokerMembership) -> BrokerMembership:

@@ -27,8 +27,8 @@ from ..common import (
 from ..questions import Question
 from ..signed_jobs import SignedJob, SignedStage
 from ..transparency import entry
-from .linear import Row, Work, work_for
-from .loop import Checked
+from .linear import Row, VehicleWork, work_for
+from .loop import CheckedQuestion
 
 Rows = Callable[[], Row | Sequence[Row]]
 
@@ -78,7 +78,7 @@ class OneVehicle:
         self._epsilon, self._fewest = epsilon, fewest_vehicles
         self._vehicle = Vehicle(ledger, vehicle_id, tell)
 
-    def check(self, question: Question, job: SignedJob, stage: SignedStage) -> Checked:
+    def check(self, question: Question, job: SignedJob, stage: SignedStage) -> CheckedQuestion:
         """Read a question and check its plan, what it computes, and the cap. Read no data."""
         what = read_plan_or_period(question.plan)
         document = json.loads(what.plan)
@@ -111,7 +111,7 @@ class OneVehicle:
             former=(f"records of {what.period}",) if calendar else (),
             repeats=model is None,
         )
-        return Checked(question, named, job, (work, calendar))
+        return CheckedQuestion(question, named, job, (work, calendar))
 
     def _check_held(self, attributes: Sequence[Mapping[str, Any]]) -> None:
         others = (
@@ -127,7 +127,7 @@ class OneVehicle:
                 f"bounds: {', '.join(others)}."
             )
 
-    def able(self, checked: Checked) -> int:
+    def able(self, checked: CheckedQuestion) -> int:
         """Return 1 if the vehicle may still answer, and 0 otherwise."""
         question = checked.asked
         if self._id in self._ledger.stored(question.request):
@@ -138,7 +138,7 @@ class OneVehicle:
         except BudgetError:
             return 0
 
-    def _is_its_turn(self, checked: Checked) -> bool:
+    def _is_its_turn(self, checked: CheckedQuestion) -> bool:
         """Return whether the vehicle has drawn this round of a lot, or this period."""
         job, question, (_, calendar) = checked.job, checked.asked, checked.work
         constant = question.constant
@@ -155,9 +155,9 @@ class OneVehicle:
         drawn = self._ledger.periods(self._id, cost, f"lot of {job.job}", lot, constant)
         return checked.question.round in drawn
 
-    def draw(self, checked: Checked, most: int) -> list[bytes]:
+    def draw(self, checked: CheckedQuestion, most: int) -> list[bytes]:
         """Answer, and return the record."""
-        work: Work = checked.work[0]
+        work: VehicleWork = checked.work[0]
 
         word = vehicle.SYSTEM.getrandbits(vehicle.WORD)  # even if the data cannot be read
 

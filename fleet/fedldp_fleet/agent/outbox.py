@@ -14,9 +14,9 @@ from fractions import Fraction
 from typing import NamedTuple, final
 
 from ..common import Database, Kind, PublicKey
-from ..messages import Verdict
+from ..messages import AnswerVerdict
 from ..questions import Statement
-from ..transparency import Stated
+from ..transparency import SignedStatement
 
 _KIND = Kind(
     name="outbox of an agent",
@@ -114,7 +114,7 @@ class Outbox:
             self._file.execute(_DRAW, entry[:3])
         return entry._replace(drawn=True)
 
-    def acknowledge(self, entry: Entry, verdict: Verdict, incarnation: bytes) -> None:
+    def acknowledge(self, entry: Entry, verdict: AnswerVerdict, incarnation: bytes) -> None:
         """Note what the server has said."""
         with self._file.transaction():
             self._file.execute(_ACKNOWLEDGE, (int(verdict), incarnation, *entry[:3]))
@@ -160,13 +160,13 @@ class Outbox:
             self._file.execute(_STATE, (*where, statement.question, server.text, text))
         return bool(known)
 
-    def statements(self) -> list[Stated]:
+    def statements(self) -> list[SignedStatement]:
         """Return what the server has signed, round by round."""
         with self._file.reading():
             rows = self._file.execute(
                 "SELECT server, statement FROM statements ORDER BY job, round, question"
             )
-        return [Stated(*row) for row in rows]
+        return [SignedStatement(*row) for row in rows]
 
     def contradicted(self) -> list[str]:
         """Return the rounds for which the server has signed two questions."""
@@ -181,7 +181,7 @@ class Outbox:
         with self._file.reading():
             rows = self._file.execute(query)
         for job, verdict, count in rows:
-            said = "pending" if verdict is None else Verdict(verdict).name.lower()
+            said = "pending" if verdict is None else AnswerVerdict(verdict).name.lower()
             found.setdefault(job, {})[said] = count
         return found
 

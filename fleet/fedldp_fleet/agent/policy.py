@@ -28,10 +28,10 @@ _SECONDS = {"hour": 3600, "day": 86_400}
 
 @final
 @dataclass(frozen=True)
-class Policy:
+class OwnerRules:
     """The rules of an owner. What is left out is allowed.
 
-    >>> policy = Policy.of({"jobs": ["spring-*"], "most_epsilon": "1.0"})
+    >>> policy = OwnerRules.of({"jobs": ["spring-*"], "most_epsilon": "1.0"})
     >>> policy.check("spring-2027", Fraction(1), ["speed"])
     >>> policy.check("summer", Fraction(1), ["speed"])
     Traceback (most recent call last):
@@ -45,7 +45,7 @@ class Policy:
     fewest_vehicles: int = 1
 
     @classmethod
-    def of(cls, entries: Mapping[str, Any]) -> "Policy":
+    def of(cls, entries: Mapping[str, Any]) -> "OwnerRules":
         """Read the entries of agent.toml, or raise `DomainError`."""
         given = {name: value for name, value in entries.items() if name in ENTRIES}
         fewest = given.get("fewest_vehicles", cls.fewest_vehicles)

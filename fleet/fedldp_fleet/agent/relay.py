@@ -21,7 +21,7 @@ from typing import final
 
 from ..common import DomainError, WireError
 from ..messages import MOST_BITS, Acknowledgement, Announcement, Call, Offers
-from .roads import Road, RoadError, Unwelcome
+from .roads import Road, RoadError, UnwelcomeError
 
 TIMEOUT_SECONDS = 120.0  # for whatever the network process does
 
@@ -107,7 +107,7 @@ class SocketRoad:
             raise RoadError(f"the network process {self._path} does not answer: {error}") from None
         if outcome is _RelayOutcome.DONE:
             return reply
-        kind = Unwelcome if outcome is _RelayOutcome.UNWELCOME else RoadError
+        kind = UnwelcomeError if outcome is _RelayOutcome.UNWELCOME else RoadError
         raise kind(reply[:_LONGEST_REASON].decode("utf-8", "replace"))
 
     def _connected(self) -> socket.socket:
@@ -206,7 +206,7 @@ def pass_on(link: socket.socket, road: Road, turn: AbstractContextManager[object
 def _passed_on(road: Road, act: _Act, body: bytes) -> tuple[_RelayOutcome, bytes]:
     try:
         return _RelayOutcome.DONE, _PASS[act](road, body)
-    except Unwelcome as error:
+    except UnwelcomeError as error:
         return _RelayOutcome.UNWELCOME, str(error).encode()
     except (OSError, WireError, ValueError) as error:
         return _RelayOutcome.FAILED, str(error).encode()

@@ -14,7 +14,7 @@ class RoadError(OSError):
     """The server cannot be reached, or does not answer as it should: try again later."""
 
 
-class Unwelcome(RoadError):
+class UnwelcomeError(RoadError):
     """The server does not know this agent, or has revoked it."""
 
 

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from ..common import DomainError, FedLDPError, Ledger, PublicKeys, exact, files, locks, toml
 from ..common import overview as ledger_overview
-from ..transparency import Stated
+from ..transparency import SignedStatement
 from . import https, policy
 from .https import HTTPSRoad, Membership
 from .loop import TICK_SECONDS, Agent, Holder
 from .outbox import Outbox
-from .policy import Policy
+from .policy import OwnerRules
 from .roads import Road
 
 if TYPE_CHECKING:
@@ -63,21 +63,21 @@ ENTRIES: dict[str, toml.Types] = {
 }
 
 T = TypeVar("T")
-MakeHolder = Callable[["Settings", Ledger], Holder]
+MakeHolder = Callable[["AgentSettings", Ledger], Holder]
 
 
 @final
 @dataclass(frozen=True)
-class Settings:
+class AgentSettings:
     """What the owner has decided: agent.toml. Paths are relative to its folder."""
 
     folder: Path
     entries: Mapping[str, Any]
     cap: Fraction
-    policy: Policy = field(default_factory=Policy)
+    policy: OwnerRules = field(default_factory=OwnerRules)
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> "Settings":
+    def load(cls, folder: str | os.PathLike[str]) -> "AgentSettings":
         """Read the file agent.toml in a folder, or raise `DomainError`."""
         path = Path(folder).resolve() / FILE
         if not path.exists():
@@ -95,7 +95,7 @@ class Settings:
                 )
             if ("query" in entries) != ("database" in entries):
                 raise DomainError("`query` and `database`, which is asked, need each other.")
-            return cls(path.parent, entries, cap, Policy.of(entries))
+            return cls(path.parent, entries, cap, OwnerRules.of(entries))
         except DomainError as error:
             raise DomainError(f"{path}: {error}") from None
 
@@ -200,7 +200,7 @@ def is_running(folder: Path) -> bool:
 
 
 def run(
-    settings: Settings,
+    settings: AgentSettings,
     make_holder: MakeHolder,
     socket: Path | None = None,
     listen: Path | None = None,
@@ -230,7 +230,7 @@ def run(
             settings.policy,
             tick_seconds=float(settings.entries.get("tick", TICK_SECONDS)),
         )
-        state = State(settings.folder / STATE)
+        state = AgentState(settings.folder / STATE)
         try:
             while not stop.is_set():
                 if renew.is_set():
@@ -264,7 +264,7 @@ def _status_after(agent: Agent, outbox: Outbox) -> int:
 
 
 def _road(
-    settings: Settings, socket: Path | None, listen: Path | None
+    settings: AgentSettings, socket: Path | None, listen: Path | None
 ) -> "tuple[Road, Door | None]":
     if socket is None and listen is None:
         return road_of(settings.network), None
@@ -291,7 +291,7 @@ def relay(network: Path, socket: Path) -> None:
 
 
 @final
-class State:
+class AgentState:
     """A small file that says when an agent has called, and whether that has worked.
 
     What it says follows from the server and the ledger, never from data. It is written at most once
@@ -320,7 +320,7 @@ class State:
             files.write(self._path, json.dumps(document))
 
 
-def status(settings: Settings) -> tuple[dict[str, Any], list[str]]:
+def status(settings: AgentSettings) -> tuple[dict[str, Any], list[str]]:
     """Return what is known about an agent, and what needs attention: nothing about its data."""
     attention: list[str] = []
     running = is_running(settings.folder)
@@ -359,19 +359,19 @@ def status(settings: Settings) -> tuple[dict[str, Any], list[str]]:
     return document, attention
 
 
-def statements(settings: Settings) -> list[Stated]:
+def statements(settings: AgentSettings) -> list[SignedStatement]:
     """Return what the server has signed, as far as the agent has seen it."""
     return _look(settings, Outbox.statements)
 
 
-def _signed_twice(settings: Settings) -> list[str]:
+def _signed_twice(settings: AgentSettings) -> list[str]:
     try:
         return _look(settings, Outbox.contradicted)
     except (FedLDPError, OSError):  # a damaged outbox is told by the agent itself
         return []
 
 
-def _look(settings: Settings, query: Callable[[Outbox], list[T]]) -> list[T]:
+def _look(settings: AgentSettings, query: Callable[[Outbox], list[T]]) -> list[T]:
     if not (settings.folder / OUTBOX).exists():
         return []
     outbox = Outbox(settings.folder / OUTBOX)

@@ -12,10 +12,10 @@ import click
 from fedldp.errors import DomainError
 from fedldp.vehicle import warn_owner
 from fedldp_fleet.agent import service
-from fedldp_fleet.agent.service import FILE, LEDGER, NETWORK, POSTGRESQL, Settings
+from fedldp_fleet.agent.service import FILE, LEDGER, NETWORK, POSTGRESQL, AgentSettings
 
 if TYPE_CHECKING:
-    from fedldp_fleet.transparency import Stated
+    from fedldp_fleet.transparency import SignedStatement
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -101,7 +101,7 @@ def init_command(folder: Path, operator: Path, schema: Path, **given: Any) -> No
     entries = {name: given[name] for name in service.ENTRIES if given.get(name) is not None}
     text = toml.write(entries, {name: note for name, note in _NOTES.items() if name in entries})
     (folder / FILE).write_text(text, "utf-8")
-    settings = Settings.load(folder)
+    settings = AgentSettings.load(folder)
     ledger.create(folder / LEDGER)
     settings.operator()
     click.echo(f"{folder} is an agent. Its file {FILE} says what its owner allows.")
@@ -192,7 +192,7 @@ def run_command(folder: Path, socket: Path | None, listen: Path | None, once: bo
     owner.protect_process()
     if socket is not None and listen is not None:
         raise DomainError("expected at most one of --road and --listen: an agent has one road.")
-    sys.exit(service.run(Settings.load(folder), many_vehicles, socket, listen, once=once))
+    sys.exit(service.run(AgentSettings.load(folder), many_vehicles, socket, listen, once=once))
 
 
 @agent_group.command("network")
@@ -227,7 +227,7 @@ def status_command(folder: Path, as_json: bool, as_metrics: bool) -> None:
     """  # noqa: D301
     from fedldp_fleet.agent import metrics
 
-    document, attention = service.status(Settings.load(folder))
+    document, attention = service.status(AgentSettings.load(folder))
     if as_metrics:
         click.echo(metrics.text(document, attention), nl=False)
         return
@@ -271,7 +271,7 @@ def doctor_command(folder: Path) -> None:
     """  # noqa: D301
     from fedldp_fleet.agent.doctor import findings
 
-    found = list(findings(Settings.load(folder)))
+    found = list(findings(AgentSettings.load(folder)))
     click.echo("\n".join(found) or f"{folder} is ready.")
     sys.exit(1 if found else 0)
 
@@ -315,7 +315,7 @@ def transparency_command(folder: Path, as_json: bool, other: Path | None) -> Non
     """  # noqa: D301
     from fedldp_fleet.transparency import Transparency
 
-    settings = Settings.load(folder)
+    settings = AgentSettings.load(folder)
     asked = Transparency.read(settings.ledger_path, service.statements(settings))
     theirs = other and Transparency.from_json(other.read_text("utf-8"))
     if theirs:
@@ -336,7 +336,7 @@ def transparency_command(folder: Path, as_json: bool, other: Path | None) -> Non
     sys.exit(1 if proofs else 0)
 
 
-def _show_proofs(proofs: "list[tuple[Stated, Stated]]") -> None:
+def _show_proofs(proofs: "list[tuple[SignedStatement, SignedStatement]]") -> None:
     for one, other in proofs:
         where = one.verified
         click.echo(

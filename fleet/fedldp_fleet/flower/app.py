@@ -29,7 +29,7 @@ from fedldp_fleet.agent import relay
 from fedldp_fleet.agent.roads import RoadError
 from fedldp_fleet.engine import IDLE_POLL_SECONDS, vehicles_in
 from fedldp_fleet.flower.messages import NAME, log, node_log
-from fedldp_fleet.messages import Acknowledgement, Announcement, Answer, Call, Offers, Verdict
+from fedldp_fleet.messages import Acknowledgement, Announcement, Answer, AnswerVerdict, Call, Offers
 from fedldp_fleet.questions import Statement
 from fedldp_fleet.server.desk import Desk
 from fedldp_fleet.server.documents import Documents
@@ -102,7 +102,7 @@ class _Letter:
         if identifier in self._said:
             return self._said[identifier]
         self._answers[identifier] = answer
-        return Acknowledgement(self._offers.incarnation, identifier, Verdict.EARLY)
+        return Acknowledgement(self._offers.incarnation, identifier, AnswerVerdict.EARLY)
 
     def wait(self, seconds: float, stop: threading.Event) -> bool:
         return stop.wait(seconds)

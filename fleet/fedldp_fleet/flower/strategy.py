@@ -221,7 +221,7 @@ class _Private(Strategy):
         pass
 
 
-class Forecast(NamedTuple):
+class NoiseForecast(NamedTuple):
     """How large the noise of a round will be, from public numbers alone.
 
     >>> import fedldp
@@ -259,7 +259,7 @@ class Forecast(NamedTuple):
             )
 
 
-def forecast(plan: Plan, vehicles: int) -> Forecast:
+def forecast(plan: Plan, vehicles: int) -> NoiseForecast:
     """Return how large the noise of a round will be, from public numbers alone.
 
     Parameters
@@ -271,7 +271,7 @@ def forecast(plan: Plan, vehicles: int) -> Forecast:
 
     Returns
     -------
-    Forecast
+    NoiseForecast
         Its `multiple` is the length of the noise in terms of the longest update that is not
         clipped. Its text says the same in a sentence.
 
@@ -290,7 +290,7 @@ def forecast(plan: Plan, vehicles: int) -> Forecast:
     """
     square, longest = plan.expected_error(vehicles, "worst", of="fleet"), _longest(plan)
     noise = _attribute(plan).estimand.half_width * math.sqrt(square)
-    return Forecast(plan, vehicles, noise / longest, longest)
+    return NoiseForecast(plan, vehicles, noise / longest, longest)
 
 
 def mean_update(plan: Plan, tally: Tally) -> Floats:

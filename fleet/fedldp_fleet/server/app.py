@@ -245,7 +245,7 @@ class AgentConnection(LimitedConnection):
         self.begin_wait()
 
 
-def _joined(store: Transaction, code: str) -> road.Joined | None:
+def _joined(store: Transaction, code: str) -> road.JoinedAgent | None:
     joined = members.join(store, code)
     if joined is not None:
         audit.record(store, joined.agent, audit.JOINED, joined.agent)

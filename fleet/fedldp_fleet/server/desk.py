@@ -28,9 +28,9 @@ from fedldp_fleet.messages import (
     Acknowledgement,
     Announcement,
     Answer,
+    AnswerVerdict,
     Call,
     Offers,
-    Verdict,
 )
 from fedldp_fleet.questions import check_name
 from fedldp_fleet.server.guard import UNKNOWN, Guard, Refused
@@ -131,7 +131,7 @@ class Desk:
         def act(store: Transaction, now: float, parsed: Parsed) -> Acknowledgement:
             named = _holder(store, agent, holder, admits)
             said = engine.deliver(store, agent, answer, parsed, now, holder=named)
-            if said.verdict is Verdict.COUNTED and not self._is_full:
+            if said.verdict is AnswerVerdict.COUNTED and not self._is_full:
                 opened = store.round(answer.job, answer.round)
                 self._is_full = opened is not None and opened.answers >= opened.wanted
             return said

@@ -11,7 +11,7 @@ import secrets
 from fedldp.errors import DomainError
 from fedldp_fleet.messages import MOST_VEHICLES
 from fedldp_fleet.questions import check_name
-from fedldp_fleet.road import SECRET_BYTES, Joined
+from fedldp_fleet.road import SECRET_BYTES, JoinedAgent
 from fedldp_fleet.store.base import Member, Transaction
 
 CHANGES = "changes of members"  # in the store's settings: how many there were
@@ -41,14 +41,14 @@ def enroll(store: Transaction, agent: str, vehicles: int, *, again: bool = False
     return code
 
 
-def join(store: Transaction, code: str) -> Joined | None:
+def join(store: Transaction, code: str) -> JoinedAgent | None:
     """Return a secret for a code that was not used before; None for any other."""
     member = store.member(code.partition(":")[0])
     if member is None or member.revoked or not secrets.compare_digest(member.code, code_hash(code)):
         return None
     secret = secrets.token_bytes(SECRET_BYTES)
     _save(store, member._replace(secret=secret, next_secret=b"", code=b""))
-    return Joined(member.agent, secret, member.vehicles)
+    return JoinedAgent(member.agent, secret, member.vehicles)
 
 
 def rotate(store: Transaction, agent: str) -> bytes | None:

@@ -209,7 +209,7 @@ class Party:
         if self.agent is not None:
             self.close()
         package = self.package
-        rules = package.policy.Policy.of(self.policy)
+        rules = package.policy.OwnerRules.of(self.policy)
         self.ledger = package.ledgers.Ledger(
             self.folder / "ledger.db",
             self.cap,

@@ -16,7 +16,7 @@ from engine_cases import OPERATOR
 
 from fedldp.budget.ledger import Ledger
 from fedldp_fleet.agent.outbox import Outbox
-from fedldp_fleet.messages import Verdict
+from fedldp_fleet.messages import AnswerVerdict
 
 LARGEST_WASTE = 0.005  # of what is spent, if all that fails returns within half a round
 
@@ -226,10 +226,10 @@ def account(agents, stored):
         drawn |= agent.answers()
         over_cap += sum(total > agent.cap for total in totals.values())
     spent, counted = lines.total(), sum(stored.values())
-    acknowledged = {key for key, (_, verdict) in drawn.items() if verdict == Verdict.COUNTED}
+    acknowledged = {key for key, (_, verdict) in drawn.items() if verdict == AnswerVerdict.COUNTED}
     verdicts = Counter()
     for vehicles, verdict in drawn.values():
-        verdicts["none" if verdict is None else Verdict(verdict).name.lower()] += vehicles
+        verdicts["none" if verdict is None else AnswerVerdict(verdict).name.lower()] += vehicles
     return {
         "answers spent for": spent,
         "answers counted": counted,

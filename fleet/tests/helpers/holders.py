@@ -10,7 +10,7 @@ from fedldp import Ledger
 from fedldp.budget.calendars import CalendarPeriod
 from fedldp_fleet import jobs
 from fedldp_fleet.agent.many import ManyVehicles
-from fedldp_fleet.agent.policy import Policy
+from fedldp_fleet.agent.policy import OwnerRules
 from fedldp_fleet.agent.rows import TableRows
 from fedldp_fleet.jobs import StatisticJob
 
@@ -19,7 +19,7 @@ def held(path, schema, matrix, ids, cap=4, policy=None, epsilons=(), **options):
     """Return the holder of some vehicles, on a ledger that is created if it is missing."""
     if not path.exists():
         Ledger.create(path, cap).close()
-    rules = Policy.of(policy or {})
+    rules = OwnerRules.of(policy or {})
     ledger = Ledger(path, cap, period=rules.period, **options)
     chosen = [None if each is None else Fraction(each) for each in epsilons]
     table = TableRows(schema, np.array(matrix, np.float64), list(ids), chosen)

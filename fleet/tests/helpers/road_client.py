@@ -67,7 +67,7 @@ class Client:
         connection = connect(server)
         status, reply = exchange(connection, "POST", "/v1/join", road.join_bytes(code))
         assert status == 200, reply
-        joined = road.Joined.from_bytes(reply)
+        joined = road.JoinedAgent.from_bytes(reply)
         return cls(server, joined.agent, joined.secret, connection)
 
     def send(self, method, path, body=b"", **changed):

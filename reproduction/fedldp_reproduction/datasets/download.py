@@ -24,7 +24,7 @@ _DAMAGED = (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error)
 
 @final
 @dataclass(frozen=True)
-class Download:
+class FileDownload:
     """A file at an address, and what is known of it."""
 
     url: str

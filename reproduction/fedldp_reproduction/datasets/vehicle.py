@@ -15,7 +15,7 @@ from fedldp.datasets.dataset import About, Dataset
 from fedldp.errors import DomainError
 from fedldp.schema import frames
 from fedldp.schema.schema import Schema
-from fedldp_reproduction.datasets.download import Download
+from fedldp_reproduction.datasets.download import FileDownload
 
 _ROWS, _SIGNALS = 98_528, 100
 _SCALED = 1.0  # the bound of signals in other files: assumed, not known
@@ -38,7 +38,7 @@ ABOUT = About(
     "in others within [-1, 1], which is assumed; what lies outside is clipped.",
 )
 
-DOWNLOAD = Download(
+DOWNLOAD = FileDownload(
     url="https://api.openml.org/api/v1/json/data/357", file="vehicle.arff", described=True
 )
 

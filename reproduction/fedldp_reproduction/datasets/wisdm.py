@@ -22,7 +22,7 @@ from fedldp.datasets.dataset import About, Dataset
 from fedldp.datasets.files import Gathered, read
 from fedldp.errors import DomainError
 from fedldp.schema.schema import Schema
-from fedldp_reproduction.datasets.download import Download
+from fedldp_reproduction.datasets.download import FileDownload
 
 _RANGE = 20.0  # m/s^2, about 2 g: what the sensors of the phones could measure
 _UP = 9.81 / 2  # m/s^2 along z, above which the screen faces up
@@ -127,7 +127,7 @@ V1 = Wisdm(
     ("Walking", "Jogging", "Upstairs", "Downstairs", "Sitting", "Standing"),
 )
 
-DOWNLOAD = Download(
+DOWNLOAD = FileDownload(
     url="https://www.cis.fordham.edu/wisdm/includes/datasets/latest/WISDM_ar_latest.tar.gz",
     file="WISDM_ar_v1.1_raw.txt",
     size=11_404_612,

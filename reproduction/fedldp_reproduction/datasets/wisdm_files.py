@@ -20,7 +20,7 @@ from fedldp.datasets import File
 from fedldp.datasets.dataset import About, Dataset
 from fedldp.errors import DomainError
 from fedldp.schema.schema import Schema
-from fedldp_reproduction.datasets.download import Download
+from fedldp_reproduction.datasets.download import FileDownload
 from fedldp_reproduction.datasets.wisdm import V1, V2019
 
 _RECORDING = re.compile(r"(?:.*/)?watch/accel/data_(\d+)_accel_watch\.txt")
@@ -181,7 +181,7 @@ def _arff(path: Path) -> tuple[list[str], list[list[str]]]:
 
 # The address could not be verified when it was added: no checksum is known, and that of the first
 # download is kept. It gives an archive that holds wisdm-dataset.zip.
-DOWNLOAD_2019 = Download(
+DOWNLOAD_2019 = FileDownload(
     url="https://archive.ics.uci.edu/static/public/507/"
     "wisdm+smartphone+and+smartwatch+activity+and+biometrics+dataset.zip",
     file="wisdm-2019.zip",

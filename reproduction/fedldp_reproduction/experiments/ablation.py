@@ -13,9 +13,9 @@ from typing import final
 
 import numpy as np
 
-from fedldp_reproduction.experiments.samples import Sample, interval
+from fedldp_reproduction.experiments.samples import ErrorSample, interval
 from fedldp_reproduction.figures import Way
-from fedldp_reproduction.results import Point, Verdict
+from fedldp_reproduction.results import ClaimVerdict, Point
 
 MEANS = ("paper", "best-k", "ratio", "dominant")
 MODELS = (
@@ -69,8 +69,8 @@ class Panel:
     """The samples of one data set and one task, by the name of the step."""
 
     title: str
-    steps: Mapping[str, Sample]
-    small: Mapping[str, Sample]  # with a smaller fleet; none of means
+    steps: Mapping[str, ErrorSample]
+    small: Mapping[str, ErrorSample]  # with a smaller fleet; none of means
     floor: float  # the error of the converged model; 0 of means
 
     @property
@@ -134,7 +134,7 @@ def table(panels: Sequence[Panel]) -> tuple[tuple[str, ...], ...]:
     return tuple(rows)
 
 
-def verdict(panels: Sequence[Panel]) -> Verdict:
+def verdict(panels: Sequence[Panel]) -> ClaimVerdict:
     """Return whether the library's default has less error than the paper's method everywhere."""
     told, lower = [], True
     for panel in panels:
@@ -142,7 +142,7 @@ def verdict(panels: Sequence[Panel]) -> Verdict:
         gap = last.level / first.level - 1
         lower &= gap < 0
         told.append(f"{gap:+.1%} on {panel.title}")
-    return Verdict(
+    return ClaimVerdict(
         "The library's default has less error than the paper's method (beyond the paper)",
         lower if panels else None,
         f"From the first step to the last: {'; '.join(told)}." if told else "No data.",

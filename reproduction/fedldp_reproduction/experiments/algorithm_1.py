@@ -55,7 +55,7 @@ class Coded:
 
 @final
 @dataclass(frozen=True)
-class Clipped:
+class ClippedMean:
     """The mean of clipped gradients, without noise or with that of the Laplace mechanism.
 
     The sum of n draws of Laplace noise is the difference of two gamma variables with shape n, so

@@ -38,7 +38,7 @@ from fedldp.plan.strategies import Strategy, strategy_of
 from fedldp.randomness import Source
 from fedldp.results.estimate import means_of_levels
 from fedldp.schema.schema import Schema
-from fedldp_reproduction.experiments.algorithm_1 import Answers, Cited, Clipped, Coded, trained
+from fedldp_reproduction.experiments.algorithm_1 import Answers, Cited, ClippedMean, Coded, trained
 from fedldp_reproduction.experiments.duchi import CitedDuchi
 from fedldp_reproduction.figures import CITED, Way
 
@@ -62,7 +62,7 @@ Outcome = Any  # the error of a run of means; of a training, errors by fold, rat
 
 @final
 @dataclass(frozen=True)
-class Job:
+class ExperimentJob:
     """Some runs with the same settings. Equal jobs have equal results, wherever they run."""
 
     task: str  # the objective to train for; none for means
@@ -136,7 +136,7 @@ def _source_for(document: Any) -> Source:
     return source(int.from_bytes(_digest(document)))
 
 
-def run(job: Job, *arrays: Any) -> list[Outcome]:
+def run(job: ExperimentJob, *arrays: Any) -> list[Outcome]:
     """Return the outcome of each run of a job, of the shape that it says.
 
     The arrays are numbers on the scale of [-1, 1], or features and targets, or for the library's
@@ -153,7 +153,7 @@ def run(job: Job, *arrays: Any) -> list[Outcome]:
         return [_model_errors(job, number, Arrays(*plain)).tolist() for number in runs]
 
 
-def _mean_errors(job: Job, runs: range, numbers: npt.NDArray[Any]) -> list[Outcome]:
+def _mean_errors(job: ExperimentJob, runs: range, numbers: npt.NDArray[Any]) -> list[Outcome]:
     """Return the squared error of the mean, averaged over the attributes, of each run."""
     truth = numbers.mean(axis=0, dtype=np.float64)
     means = _cited_means if job.way.strategy == CITED else _coded_means
@@ -161,7 +161,7 @@ def _mean_errors(job: Job, runs: range, numbers: npt.NDArray[Any]) -> list[Outco
     return [float(np.mean((mean - truth) ** 2)) for mean in found]
 
 
-def _coded_means(job: Job, numbers: npt.NDArray[Any], random: Source) -> Floats:
+def _coded_means(job: ExperimentJob, numbers: npt.NDArray[Any], random: Source) -> Floats:
     n, d = numbers.shape
     (part,) = _plan(job.way, job.epsilon, d).parts
     cells = np.zeros((1, part.starts[-1]), np.float64 if part.study else np.int64)
@@ -171,13 +171,13 @@ def _coded_means(job: Job, numbers: npt.NDArray[Any], random: Source) -> Floats:
     return mean
 
 
-def _cited_means(job: Job, numbers: npt.NDArray[Any], random: Source) -> Floats:
+def _cited_means(job: ExperimentJob, numbers: npt.NDArray[Any], random: Source) -> Floats:
     n, d = numbers.shape
     mean: Floats = CitedDuchi(job.epsilon, d).sums(numbers, 1, random)[0] / n
     return mean
 
 
-def expected_error(job: Job, numbers: npt.NDArray[Any]) -> float:
+def expected_error(job: ExperimentJob, numbers: npt.NDArray[Any]) -> float:
     """Return the mean that the errors of a job on means tend to, computed without any noise.
 
     Of very many rows some, spread evenly, are enough.
@@ -190,7 +190,7 @@ def expected_error(job: Job, numbers: npt.NDArray[Any]) -> float:
     return float(plan.expected_error(n, some, estimator=job.way.estimator, of="fleet") / d)
 
 
-def _model_errors(job: Job, number: int, examples: Arrays | EncodedRows) -> Floats:
+def _model_errors(job: ExperimentJob, number: int, examples: Arrays | EncodedRows) -> Floats:
     """Return the errors of the models of one fold: train and test, rates, replicates."""
     goal, n = objective(job.task), len(examples)
     again, fold = divmod(number, job.held)
@@ -217,7 +217,7 @@ def _task(way: Way, goal: Objective, examples: "_Chosen | _Surveyed") -> Linear 
     return Layered(network, examples)
 
 
-def _models(job: Job, train: Linear | Layered, random: Source) -> Iterator[Floats]:
+def _models(job: ExperimentJob, train: Linear | Layered, random: Source) -> Iterator[Floats]:
     """Yield the weights of the models of one fold: for each rate, all replicates."""
     way, n, d = job.way, len(train), train.dimensions
     if way.server == "converged" and isinstance(train, Linear):
@@ -283,11 +283,11 @@ def library_settings(way: Way, epsilon: float, vehicles: int, d: int) -> Setting
 def _answers(way: Way, epsilon: float, d: int) -> Answers:
     """Return how a competitor of Algorithm 1 answers."""
     if not way.mechanism:
-        return Clipped(BOUND)
+        return ClippedMean(BOUND)
     if way.strategy == CITED:
         return Cited(CitedDuchi(epsilon, d), BOUND)
     if way.mechanism == "laplace":
-        return Clipped(BOUND, laplace_scale=2 * BOUND * d / epsilon)
+        return ClippedMean(BOUND, laplace_scale=2 * BOUND * d / epsilon)
     (part,) = _plan(way, epsilon, d).parts
     return Coded(part, way.estimator)
 

@@ -13,7 +13,7 @@ from fedldp.datasets import About, Dataset
 from fedldp.datasets.dataset import EncodedRows
 from fedldp.learn.features import written_out
 from fedldp_reproduction.datasets import ipums
-from fedldp_reproduction.datasets.download import Download, sha256
+from fedldp_reproduction.datasets.download import FileDownload, sha256
 from fedldp_reproduction.figures import Way
 
 Singles = npt.NDArray[np.float32]
@@ -157,7 +157,7 @@ def _is_papers(name: str, data: Dataset, path: Path | None) -> bool:
     if name in _COUNTRIES:
         return path is not None and ipums.is_papers(path, data, _COUNTRIES[name])
     download = datasets.origin(name).download
-    if isinstance(download, Download) and download.member_sha256 is not None:
+    if isinstance(download, FileDownload) and download.member_sha256 is not None:
         return path is None or sha256(path) == download.member_sha256  # what is fetched is checked
     return len(data) == datasets.about(name).rows
 

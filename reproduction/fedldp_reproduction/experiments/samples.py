@@ -23,7 +23,7 @@ class Interval(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Sample:
+class ErrorSample:
     """The errors of one competitor at one place of a figure.
 
     The n-th value of two samples in one panel comes from the same fold. A fold has as many values,
@@ -61,7 +61,7 @@ class Sample:
 class Samples:
     """The samples of a figure, or of some of its panels."""
 
-    all: tuple[Sample, ...]
+    all: tuple[ErrorSample, ...]
 
     @property
     def panels(self) -> list[str]:
@@ -81,7 +81,7 @@ class Samples:
         """Return those at some places."""
         return Samples(tuple(sample for sample in self.all if sample.x in xs))
 
-    def sample(self, panel: str, series: str, x: float) -> Sample:
+    def sample(self, panel: str, series: str, x: float) -> ErrorSample:
         """Return the sample at one place."""
         (found,) = (s for s in self.all if (s.panel, s.series, s.x) == (panel, series, x))
         return found

@@ -27,9 +27,9 @@ import numpy as np
 from fedldp._internal.validation import Floats
 from fedldp.mechanisms import Optimal
 from fedldp_reproduction.experiments.explained import SERVERS
-from fedldp_reproduction.experiments.samples import RISK, Interval, Sample, Samples, interval
+from fedldp_reproduction.experiments.samples import RISK, ErrorSample, Interval, Samples, interval
 from fedldp_reproduction.figures import Figure
-from fedldp_reproduction.results import Point, Verdict
+from fedldp_reproduction.results import ClaimVerdict, Point
 
 PROPOSED = ("pm-sub", "three-outputs", "hm-tp")
 EXISTING = ("laplace", "duchi", "pm", "hm")
@@ -85,7 +85,7 @@ Judge = Callable[[Measured], Judgement]
 
 @final
 @dataclass(frozen=True)
-class Claim:
+class MeasuredClaim:
     """A sentence, and how to judge it from the samples of a figure and of the one beside it."""
 
     text: str
@@ -94,7 +94,7 @@ class Claim:
     one_server: bool = True  # whether all that is compared was trained by the same server
 
 
-def verdict(claim: Claim, measured: Measured) -> Verdict:
+def verdict(claim: MeasuredClaim, measured: Measured) -> ClaimVerdict:
     """Return whether a claim holds here."""
     place = measured.figure.paper
     theirs = place.startswith("Fig.") and claim.about == "the paper's data"
@@ -102,9 +102,9 @@ def verdict(claim: Claim, measured: Measured) -> Verdict:
     beyond = claim.about != "the paper's data"
     if claim.about == "formulas":
         holds, evidence, instead = claim.judge(measured)
-        return Verdict(text, holds, evidence, instead, beyond=beyond)
+        return ClaimVerdict(text, holds, evidence, instead, beyond=beyond)
     if not measured.samples.all:
-        return Verdict(text, None, "No data are available.", beyond=beyond)
+        return ClaimVerdict(text, None, "No data are available.", beyond=beyond)
     decide = _about_any if claim.about == "any data" else _about_papers
     shown = measured.figure.shown
     others = [x for x in measured.samples.xs if x not in shown]
@@ -122,19 +122,19 @@ def verdict(claim: Claim, measured: Measured) -> Verdict:
                 f"With the rate of SGD's theory for all, it {_WORDS[outcome.holds]}: "
                 f"{outcome.evidence}"
             )
-    return Verdict(text, holds, " ".join(told), instead, beyond=beyond)
+    return ClaimVerdict(text, holds, " ".join(told), instead, beyond=beyond)
 
 
 _WORDS = {True: "holds", False: "fails", None: "is undecided"}
 
 
-def _about_any(claim: Claim, measured: Measured) -> tuple[bool | None, list[str], str]:
+def _about_any(claim: MeasuredClaim, measured: Measured) -> tuple[bool | None, list[str], str]:
     """Judge a claim about any data."""
     holds, evidence, instead = claim.judge(measured)
     return holds, [f"{measured.where}: {evidence}"], instead
 
 
-def _about_papers(claim: Claim, measured: Measured) -> tuple[bool | None, list[str], str]:
+def _about_papers(claim: MeasuredClaim, measured: Measured) -> tuple[bool | None, list[str], str]:
     """Judge a claim about the paper's data, and report what happens on others."""
     holds, told, instead = None, [], ""
     theirs, others = (measured.stand_ins(wanted) for wanted in (False, True))
@@ -153,15 +153,15 @@ def _about_papers(claim: Claim, measured: Measured) -> tuple[bool | None, list[s
     return holds, told, instead
 
 
-def verdicts(measured: Measured) -> tuple[Verdict, ...]:
+def verdicts(measured: Measured) -> tuple[ClaimVerdict, ...]:
     """Return what became of each claim of a figure."""
     return tuple(verdict(CLAIMS[name], measured) for name in measured.figure.claims)
 
 
 class _Comparison(NamedTuple):
     where: str
-    first: Sample
-    second: Sample
+    first: ErrorSample
+    second: ErrorSample
 
     @property
     def gaps(self) -> Floats:
@@ -281,7 +281,7 @@ def _proposed(everywhere: bool = False) -> Judge:
     return judge
 
 
-def _least(samples: Samples, panel: str, names: Iterable[str], x: float) -> Sample:
+def _least(samples: Samples, panel: str, names: Iterable[str], x: float) -> ErrorSample:
     return min((samples.sample(panel, name, x) for name in names), key=lambda each: each.level)
 
 
@@ -403,7 +403,7 @@ def _few_bits(measured: Measured) -> Judgement:
     )
 
 
-def differences(samples: Sequence[Sample]) -> Iterator[Point]:
+def differences(samples: Sequence[ErrorSample]) -> Iterator[Point]:
     """Yield how the errors of private models differ from those of HM, fold by fold.
 
     Lines that lie on each other in a picture of errors can be told apart here.
@@ -420,121 +420,121 @@ def differences(samples: Sequence[Sample]) -> Iterator[Point]:
 
 
 CLAIMS = {
-    "means-proposed": Claim(
+    "means-proposed": MeasuredClaim(
         "The proposed approaches outperform existing solutions (sec. Experiments A", _proposed()
     ),
-    "means-hm-tp": Claim(
+    "means-hm-tp": MeasuredClaim(
         "HM-TP outperforms existing solutions in all settings (sec. Experiments A",
         _better((("hm-tp",),), EXISTING, everywhere=True),
     ),
-    "means-pm-sub": Claim(
+    "means-pm-sub": MeasuredClaim(
         "PM-SUB is better than PM at a large budget such as 4 (sec. Experiments A",
         _better((("pm-sub",),), ("pm",), lambda xs: [x for x in xs if x == _LARGE_BUDGET]),
     ),
-    "means-three-outputs": Claim(
+    "means-three-outputs": MeasuredClaim(
         "Three-Outputs is better at a small budget (read as: than PM and PM-SUB; "
         "sec. Experiments A",
         _better((("three-outputs",),), ("pm", "pm-sub"), lambda xs: xs[:1]),
     ),
-    "gaussian-proposed": Claim(
+    "gaussian-proposed": MeasuredClaim(
         "PM-SUB, Three-Outputs and HM-TP outperform existing solutions (sec. Experiments A",
         _proposed(),
     ),
-    "training-proposed": Claim(
+    "training-proposed": MeasuredClaim(
         "The proposed mechanisms have lower misclassification rates than others "
         "(sec. Experiments B",
         _proposed(),
     ),
-    "linear-proposed": Claim(
+    "linear-proposed": MeasuredClaim(
         "The proposed mechanisms outperform existing approaches in linear regression "
         "(sec. Experiments B",
         _proposed(),
     ),
-    "linear-laplace": Claim(
+    "linear-laplace": MeasuredClaim(
         "Laplace's error clearly exceeds all others in linear regression (sec. Experiments B",
         _better((*_EACH, ("duchi",), ("pm",), ("hm",)), ("laplace",), everywhere=True),
     ),
-    "discretized-proposed": Claim(
+    "discretized-proposed": MeasuredClaim(
         "With 2001 outputs the proposed approaches outperform existing ones (sec. Experiments C",
         _proposed(),
     ),
-    "discretized-means": Claim(
+    "discretized-means": MeasuredClaim(
         "Means with 2001 outputs are as good as with continuous ones (sec. Experiments C", _similar
     ),
-    "discretized-training": Claim(
+    "discretized-training": MeasuredClaim(
         "Models with 2001 outputs are as good as with continuous ones (sec. Experiments C", _similar
     ),
-    "outputs-fall": Claim(
+    "outputs-fall": MeasuredClaim(
         "The error falls as the number of outputs grows (sec. Experiments C", _falls
     ),
-    "outputs-pm-sub": Claim(
+    "outputs-pm-sub": MeasuredClaim(
         "PM-SUB outperforms Three-Outputs when there are many outputs (sec. Experiments C",
         _better((("pm-sub",),), ("three-outputs",), lambda xs: xs[-1:]),
     ),
-    "library-proposed": Claim(
+    "library-proposed": MeasuredClaim(
         "With Adam the proposed mechanisms outperform existing ones (beyond the paper",
         _proposed(),
         about="any data",
     ),
-    "library-hm-tp": Claim(
+    "library-hm-tp": MeasuredClaim(
         "Adam trains better models than Algorithm 1, both with HM-TP (beyond the paper",
         _better((("hm-tp-library",),), ("hm-tp",)),
         about="any data",
         one_server=False,
     ),
-    "rate-order": Claim(
+    "rate-order": MeasuredClaim(
         "The order of competitors does not depend on the learning rate (not in the paper",
         _same_order,
         about="any data",
         one_server=False,
     ),
-    "groups-order": Claim(
+    "groups-order": MeasuredClaim(
         "The order of competitors does not depend on the number of groups (not in the paper",
         _same_order,
         about="any data",
         one_server=False,
     ),
-    "truncation-order": Claim(
+    "truncation-order": MeasuredClaim(
         "The order of competitors does not depend on how numbers are truncated (not in the paper",
         _same_order_in_pairs,
         about="any data",
     ),
-    "target-order": Claim(
+    "target-order": MeasuredClaim(
         "The order of competitors does not depend on the target (not in the paper",
         _same_order_in_pairs,
         about="any data",
         one_server=False,
     ),
-    "network-default": Claim(
+    "network-default": MeasuredClaim(
         "The default trains better networks than HM-TP with Algorithm 1 (beyond the paper",
         _better((("default-network",),), ("hm-tp-network",)),
         about="any data",
         one_server=False,
     ),
-    "skewed-order": Claim(
+    "skewed-order": MeasuredClaim(
         "The order of competitors does not change if incomes lie near the bound (not in the paper",
         _same_order_in_pairs,
         about="any data",
         one_server=False,
     ),
-    "beyond-dominant": Claim(
+    "beyond-dominant": MeasuredClaim(
         "Dominant has less error than HM-TP as the paper ran it (beyond the paper",
         _better((("dominant",),), ("hm-tp",)),
         about="any data",
     ),
-    "beyond-near-zero": Claim(
+    "beyond-near-zero": MeasuredClaim(
         "Near-zero with Adam trains better models than HM-TP with Algorithm 1 (beyond the paper",
         _better((("near-zero",),), ("hm-tp",)),
         about="any data",
         one_server=False,
     ),
-    "beyond-mechanism": Claim(
+    "beyond-mechanism": MeasuredClaim(
         "Near-zero trains better models than HM-TP, both with Adam (beyond the paper",
         _better((("near-zero",),), ("hm-tp-library",)),
         about="any data",
         one_server=False,
     ),
-    "bits-four": Claim(
+    "bits-four": MeasuredClaim(
         f"{_FEW_BITS} bits are within {SIMILAR:.0%} of the optimum (beyond the paper",
         _few_bits,
         about="formulas",

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from fedldp._plots import BLACK, GREEN, LIGHT_GREY, ORANGE, PURPLE, STYLES, VERMILION
 from fedldp.errors import DomainError
-from fedldp_reproduction.results import Point, Result
+from fedldp_reproduction.results import FigureResult, Point
 
 WIDE, NARROW = 10.0, 4.0  # inches: of a page, and of a phone
 
@@ -39,7 +39,7 @@ _ALONE = 7.0  # inches: a single panel needs no more
 _HEIGHT = 3.2
 
 
-def heading(result: Result) -> str:
+def heading(result: FigureResult) -> str:
     """Return the title of a figure, which says SYNTHETIC where its data are made up."""
     if not result.synthetic or "SYNTHETIC" in result.title:
         return result.title
@@ -49,15 +49,16 @@ def heading(result: Result) -> str:
     return f"{result.title} ({partly}SYNTHETIC data)"
 
 
-def draw(result: Result, width: float = WIDE) -> Figure:
+def draw(result: FigureResult, width: float = WIDE) -> Figure:
     """Draw a figure of the paper: panels side by side, a line for each series.
 
     Narrow pictures, for phones, have their panels one below the other and no title: on a phone
     it stands in the text above.
 
-    >>> from fedldp_reproduction.results import Point, Result
+    >>> from fedldp_reproduction.results import Point, FigureResult
     >>> points = tuple(Point("", "duchi", x, 1 / x, None, None, 0) for x in (0.5, 1.0, 2.0))
-    >>> result = Result("a", "Title", "Fig. 1", "ε", "y", False, True, points, (), (), (), False)
+    >>> head = ("a", "Title", "Fig. 1", "ε", "y", False, True)
+    >>> result = FigureResult(*head, points, (), (), (), False)
     >>> [len(axes.lines) for axes in draw(result).axes]
     [1]
     """
@@ -109,12 +110,13 @@ def svg(figure: Figure) -> str:
     return text.getvalue()
 
 
-def describe(result: Result) -> str:
+def describe(result: FigureResult) -> str:
     """Return what is to be seen in a picture, for those who cannot see it.
 
-    >>> from fedldp_reproduction.results import Point, Result
+    >>> from fedldp_reproduction.results import Point, FigureResult
     >>> points = tuple(Point("", "duchi", x, 1 / x, None, None, 0) for x in (0.5, 1.0, 2.0))
-    >>> describe(Result("a", "Title", "Fig. 1", "ε", "y", False, True, points, (), (), (), False))
+    >>> head = ("a", "Title", "Fig. 1", "ε", "y", False, True)
+    >>> describe(FigureResult(*head, points, (), (), (), False))
     'Lines of y (log scale) over ε from 0.5 to 2: duchi. It goes from 2 at 0.5 to 0.5 at 2.'
     """
     series, panels = _names(result.points, "series"), _names(result.points, "panel")
@@ -172,7 +174,7 @@ def _styles(series: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         yield (*(_STYLES[name] if name in _STYLES else next(spare)), mark)
 
 
-def _axes(axes: Any, result: Result, points: Sequence[Point]) -> None:
+def _axes(axes: Any, result: FigureResult, points: Sequence[Point]) -> None:
     places = sorted({point.x for point in points})
     apart = min((after - before for before, after in pairwise(places)), default=0.0)
     if result.x_log:

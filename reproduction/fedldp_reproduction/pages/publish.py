@@ -13,7 +13,7 @@ from fedldp.storage import files
 from fedldp_reproduction import environment
 from fedldp_reproduction.pages import drawing
 from fedldp_reproduction.pages.report import VERDICTS, verdict
-from fedldp_reproduction.results import Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult
 
 BEGIN = "<!-- written by `make reproduce`: begin -->"
 END = "<!-- written by `make reproduce`: end -->"
@@ -42,7 +42,7 @@ def published_version(page: Path) -> str:
     return found[1]
 
 
-def publish(results: Sequence[Result], page: Path, profile: str) -> None:
+def publish(results: Sequence[FigureResult], page: Path, profile: str) -> None:
     """Write the results into a page, and their pictures beside it."""
     before, after = _around(page)
     text = render(results, profile)  # first: it names the commit, to which pictures are changes
@@ -72,7 +72,7 @@ def _around(page: Path) -> tuple[str, str]:
     return before, after
 
 
-def render(results: Sequence[Result], profile: str) -> str:
+def render(results: Sequence[FigureResult], profile: str) -> str:
     """Return the results as Markdown."""
     return "\n".join([*_summary(results, profile), *_claims(results), *_figures(results)])
 
@@ -86,7 +86,7 @@ def escaped(text: Any) -> str:
     return str(text).translate(_SPECIAL)
 
 
-def _summary(results: Sequence[Result], profile: str) -> Iterator[str]:
+def _summary(results: Sequence[FigureResult], profile: str) -> Iterator[str]:
     found = [verdict(each) for result in results for each in result.verdicts if not each.beyond]
     yield "## Results\n"
     yield (
@@ -107,7 +107,7 @@ def _summary(results: Sequence[Result], profile: str) -> Iterator[str]:
     yield ""
 
 
-def _claims(results: Sequence[Result]) -> Iterator[str]:
+def _claims(results: Sequence[FigureResult]) -> Iterator[str]:
     told = [(result, each) for result in results for each in result.verdicts]
     yield "## Every claim of the paper {#claims}\n"
     yield "Where a claim fails, **True is:** gives the narrowest sentence like it that is true.\n"
@@ -120,7 +120,7 @@ def _claims(results: Sequence[Result]) -> Iterator[str]:
     yield from _table("statement", [it for it in told if it[1].beyond])
 
 
-def _table(heading: str, rows: Sequence[tuple[Result, Verdict]]) -> Iterator[str]:
+def _table(heading: str, rows: Sequence[tuple[FigureResult, ClaimVerdict]]) -> Iterator[str]:
     yield f"| {heading} | verdict | numbers | where |\n|---|---|---|---|"
     for result, each in rows:
         word = verdict(each)
@@ -136,7 +136,7 @@ def _table(heading: str, rows: Sequence[tuple[Result, Verdict]]) -> Iterator[str
     yield ""
 
 
-def _figures(results: Sequence[Result]) -> Iterator[str]:
+def _figures(results: Sequence[FigureResult]) -> Iterator[str]:
     yield "## Figures and tables\n"
     for result in results:
         yield f"### {escaped(drawing.heading(result))} {{#{result.key}}}\n"

@@ -17,7 +17,7 @@ from fedldp.storage import files
 from fedldp_reproduction import environment
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import drawing
-from fedldp_reproduction.results import Result, Verdict, to_csv
+from fedldp_reproduction.results import ClaimVerdict, FigureResult, to_csv
 
 NAME = "report.html"
 CLAIMS = "claims.csv"
@@ -25,10 +25,10 @@ FAILS, MISPRINT, OPEN, HOLDS = "fails", "misprint", "not decidable here", "holds
 VERDICTS = (FAILS, OPEN, HOLDS, MISPRINT)  # surprising ones come first, misprints last
 
 
-def verdict(of: Verdict) -> str:
+def verdict(of: ClaimVerdict) -> str:
     """Return a verdict in words.
 
-    >>> verdict(Verdict("a claim", None, ""))
+    >>> verdict(ClaimVerdict("a claim", None, ""))
     'not decidable here'
     """
     if of.misprint:
@@ -38,7 +38,7 @@ def verdict(of: Verdict) -> str:
     return HOLDS if of.holds else FAILS
 
 
-def claims(results: Sequence[Result]) -> list[dict[str, str]]:
+def claims(results: Sequence[FigureResult]) -> list[dict[str, str]]:
     """Return every claim of some figures, with its verdict."""
     return [
         {
@@ -54,7 +54,7 @@ def claims(results: Sequence[Result]) -> list[dict[str, str]]:
     ]
 
 
-def count(results: Sequence[Result]) -> dict[str, int]:
+def count(results: Sequence[FigureResult]) -> dict[str, int]:
     """Return how many claims of some figures have which verdict."""
     found = [each["verdict"] for each in claims(results)]
     return {which: found.count(which) for which in VERDICTS}
@@ -65,7 +65,7 @@ def count(results: Sequence[Result]) -> dict[str, int]:
 class Section:
     """A figure on the page."""
 
-    result: Result
+    result: FigureResult
     wide: str = ""  # pictures, as SVG; a table has none
     narrow: str = ""
 
@@ -85,12 +85,12 @@ class Section:
         return drawing.describe(self.result)
 
     @property
-    def claims(self) -> list[tuple["Section", Verdict]]:
+    def claims(self) -> list[tuple["Section", ClaimVerdict]]:
         """The claims about the figure, each with where it belongs."""
         return [(self, each) for each in self.result.verdicts]
 
 
-def section(result: Result, folder: Path) -> Section:
+def section(result: FigureResult, folder: Path) -> Section:
     """Draw a figure, write its data and its pictures to a folder, and keep it for the page."""
     if not result.points:
         return Section(result)
@@ -133,7 +133,7 @@ def render(sections: Sequence[Section], profile: str, expected: int) -> str:
     )
 
 
-def _table(results: Sequence[Result]) -> str:
+def _table(results: Sequence[FigureResult]) -> str:
     """Return all claims as text, one line each."""
     text = io.StringIO()
     columns = ("figure", "paper", "claim", "verdict", "evidence", "true_instead")

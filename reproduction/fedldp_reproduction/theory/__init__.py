@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from fedldp_reproduction.results import Result
+from fedldp_reproduction.results import FigureResult
 from fedldp_reproduction.theory import (
     cubic,
     hybrid,
@@ -15,7 +15,7 @@ from fedldp_reproduction.theory import (
     system,
 )
 
-FIGURES: dict[str, Callable[[], Result]] = {
+FIGURES: dict[str, Callable[[], FigureResult]] = {
     "worst-case-variance": one_number.worst_case_variance,
     "table-1": one_number.table_1,
     "table-2": one_number.table_2,

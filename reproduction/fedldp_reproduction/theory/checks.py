@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 
 from fedldp._internal.validation import LARGEST_STUDIED_EPSILON, SMALLEST_EPSILON
-from fedldp_reproduction.results import Point, Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult, Point
 from fedldp_reproduction.theory import claims
 
 Curve = Callable[[float], float]
@@ -40,16 +40,16 @@ def result(
     title: str,
     paper: str,
     drawn: tuple[Point, ...],
-    verdicts: Iterable[Verdict],
+    verdicts: Iterable[ClaimVerdict],
     settings: tuple[str, ...],
     *,
     x_label: str = BUDGET,
     y_label: str = "",
     y_log: bool = False,
     table: tuple[tuple[str, ...], ...] = (),
-) -> Result:
+) -> FigureResult:
     """Return a figure that is computed: it has no data set and nothing in it is sampled."""
-    return Result(
+    return FigureResult(
         key=key,
         title=title,
         paper=paper,
@@ -82,7 +82,7 @@ def keeps_sign(
     sign: int,
     low: float = SMALLEST_EPSILON,
     high: float = LARGEST_STUDIED_EPSILON,
-) -> Verdict:
+) -> ClaimVerdict:
     """Return the verdict on a claim that a curve is positive (1) or negative (-1) on a range.
 
     >>> keeps_sign("e^eps > 1", lambda epsilon: 2.0**epsilon - 1, 1, 1.0, 3.0).evidence
@@ -92,7 +92,7 @@ def keeps_sign(
     evidence = (
         f"Between {min(values):.5g} and {max(values):.5g} for epsilon from {low:.6g} to {high:.6g}."
     )
-    return Verdict(claim, all(sign * value > 0 for value in values), evidence)
+    return ClaimVerdict(claim, all(sign * value > 0 for value in values), evidence)
 
 
 def changes_sign(
@@ -101,7 +101,7 @@ def changes_sign(
     printed: str,
     low: float = SMALLEST_EPSILON,
     high: float = LARGEST_STUDIED_EPSILON,
-) -> Verdict:
+) -> ClaimVerdict:
     """Return the verdict on a claim that a curve changes its sign once, at a printed epsilon.
 
     >>> changes_sign("zero at 2", lambda epsilon: epsilon - 2.001, "2.00", 1.0, 3.0).evidence
@@ -109,7 +109,7 @@ def changes_sign(
     """
     found = claims.changes(lambda epsilon: curve(epsilon) > 0, low, high)
     places = " and ".join(f"at {each:.6f}" for each in found) or "nowhere"
-    return Verdict(
+    return ClaimVerdict(
         claim,
         len(found) == 1 and as_printed(found[0], printed),
         f"Changes sign {places} for epsilon from {low:.6g} to {high:.6g}.",

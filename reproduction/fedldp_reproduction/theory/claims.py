@@ -29,7 +29,7 @@ _LARGE = 4.0  # what the paper calls a large budget: "such as 4"
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of Table I or II: an order of mechanisms on a range of epsilon."""
 
     low: float
@@ -38,7 +38,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Claim:
+class RangeClaim:
     """A sentence of the paper that compares one mechanism with others on a range of epsilon."""
 
     text: str
@@ -85,29 +85,29 @@ def _range(low: float, high: float) -> str:
 
 TABLES = {
     "Table I": (
-        Row(0.0, 1.29, "duchi < pm < laplace"),
-        Row(1.29, 2.32, "pm < duchi < laplace"),
-        Row(2.32, LARGEST_STUDIED_EPSILON, "pm < laplace < duchi"),
+        TableRow(0.0, 1.29, "duchi < pm < laplace"),
+        TableRow(1.29, 2.32, "pm < duchi < laplace"),
+        TableRow(2.32, LARGEST_STUDIED_EPSILON, "pm < laplace < duchi"),
     ),
     "Table II": (
-        Row(0.0, 0.69, "duchi = three-outputs < pm-sub < pm"),
-        Row(0.69, 1.19, "three-outputs < duchi < pm-sub < pm"),
-        Row(1.19, 1.29, "three-outputs < pm-sub < duchi < pm"),
-        Row(1.29, 2.56, "three-outputs < pm-sub < pm < duchi"),
-        Row(2.56, 3.27, "pm-sub < three-outputs < pm < duchi"),
-        Row(3.27, LARGEST_STUDIED_EPSILON, "pm-sub < pm < three-outputs < duchi"),
+        TableRow(0.0, 0.69, "duchi = three-outputs < pm-sub < pm"),
+        TableRow(0.69, 1.19, "three-outputs < duchi < pm-sub < pm"),
+        TableRow(1.19, 1.29, "three-outputs < pm-sub < duchi < pm"),
+        TableRow(1.29, 2.56, "three-outputs < pm-sub < pm < duchi"),
+        TableRow(2.56, 3.27, "pm-sub < three-outputs < pm < duchi"),
+        TableRow(3.27, LARGEST_STUDIED_EPSILON, "pm-sub < pm < three-outputs < duchi"),
     ),
 }
 
 CLAIMS = (
-    Claim(
+    RangeClaim(
         "PM is below Laplace for any epsilon (introduction)",
         "pm",
         "<",
         ("laplace",),
         figure="table-1",
     ),
-    Claim(
+    RangeClaim(
         "Laplace is above Duchi for epsilon up to 2.3 (related work)",
         "laplace",
         ">",
@@ -115,7 +115,7 @@ CLAIMS = (
         high=2.3 - 0.1,
         figure="table-1",
     ),
-    Claim(
+    RangeClaim(
         "Laplace is below Duchi for a larger epsilon (related work)",
         "laplace",
         "<",
@@ -123,29 +123,29 @@ CLAIMS = (
         low=2.3 + 0.1,
         figure="table-1",
     ),
-    Claim(
+    RangeClaim(
         "HM is lower than Duchi and PM (introduction)",
         "hm",
         "<",
         ("duchi", "pm"),
         figure="table-1",
     ),
-    Claim("PM-SUB beats PM for any epsilon (introduction)", "pm-sub", "<", ("pm",)),
-    Claim(
+    RangeClaim("PM-SUB beats PM for any epsilon (introduction)", "pm-sub", "<", ("pm",)),
+    RangeClaim(
         "Three-Outputs equals Duchi up to ln 2 (introduction)",
         "three-outputs",
         "=",
         ("duchi",),
         high=log(2),
     ),
-    Claim(
+    RangeClaim(
         "Three-Outputs beats Duchi above ln 2 (introduction)",
         "three-outputs",
         "<",
         ("duchi",),
         low=log(2) + _NARROW,  # they meet at ln 2
     ),
-    Claim(
+    RangeClaim(
         "Three-Outputs beats Duchi and PM from ln 2 to 3.27 (introduction)",
         "three-outputs",
         "<",
@@ -153,14 +153,14 @@ CLAIMS = (
         low=log(2) + _NARROW,
         high=3.27 - 0.01,
     ),
-    Claim(
+    RangeClaim(
         "PM-SUB beats Duchi and PM above 1.19 (introduction)",
         "pm-sub",
         "<",
         ("duchi", "pm"),
         low=1.19 + 0.01,
     ),
-    Claim(
+    RangeClaim(
         "PM-OPT is below PM (sec. PM-OPT, Fig. 1)",
         "pm-opt",
         "<",
@@ -168,7 +168,7 @@ CLAIMS = (
         high=SHOWN,
         figure="worst-case-variance",
     ),
-    Claim(
+    RangeClaim(
         "Three-Outputs is below PM for epsilon < 3.2 (sec. PM-OPT, Fig. 1)",
         "three-outputs",
         "<",
@@ -176,7 +176,7 @@ CLAIMS = (
         high=3.2 - 0.1,
         figure="worst-case-variance",
     ),
-    Claim(
+    RangeClaim(
         "Three-Outputs loses that advantage from 3.2 on (sec. PM-OPT, Fig. 1)",
         "three-outputs",
         ">",
@@ -186,7 +186,7 @@ CLAIMS = (
         figure="worst-case-variance",
     ),
     *(
-        Claim(
+        RangeClaim(
             f"{title} is below Three-Outputs and all existing solutions for a large epsilon, "
             f"read as {_LARGE:g} or more (sec. Single Attribute)",
             name,
@@ -198,7 +198,7 @@ CLAIMS = (
         )
         for title, name in (("PM-OPT", "pm-opt"), ("PM-SUB", "pm-sub"))
     ),
-    Claim(
+    RangeClaim(
         "HM-TP is lower than other solutions (sec. HM-TP, Fig. 1)",
         "hm-tp",
         "<",
@@ -259,7 +259,7 @@ def order(names: list[str], epsilon: float) -> str:
     return " < ".join(" = ".join(sorted(group)) for group in groups)
 
 
-def table(names: list[str]) -> list[Row]:
+def table(names: list[str]) -> list[TableRow]:
     """Return the ranges of epsilon on which the order of the named mechanisms stays the same."""
     cuts = sorted(
         cut
@@ -267,16 +267,16 @@ def table(names: list[str]) -> list[Row]:
         for cut in changes(partial(relation, first, second))
     )
     edges = [0.0, *cuts, LARGEST_STUDIED_EPSILON]
-    return [Row(low, high, order(names, (low + high) / 2)) for low, high in pairwise(edges)]
+    return [TableRow(low, high, order(names, (low + high) / 2)) for low, high in pairwise(edges)]
 
 
-def same_to_two_decimals(computed: Row, printed: Row) -> bool:
+def same_to_two_decimals(computed: TableRow, printed: TableRow) -> bool:
     """Return whether a computed row agrees with a row of the paper."""
     bounds = (round(computed.low, 2), round(computed.high, 2))
     return computed.order == printed.order and bounds == (printed.low, printed.high)
 
 
-def relations(claim: Claim, rival: str) -> list[tuple[float, float, str]]:
+def relations(claim: RangeClaim, rival: str) -> list[tuple[float, float, str]]:
     """Return how a claim's mechanism compares with a rival, range by range."""
     low, high = claim.low, claim.high
     compared = partial(relation, claim.name, rival)
@@ -288,7 +288,7 @@ def relations(claim: Claim, rival: str) -> list[tuple[float, float, str]]:
     ]
 
 
-def ties(claim: Claim) -> list[Tie]:
+def ties(claim: RangeClaim) -> list[Tie]:
     """Return where a claim's mechanism equals a rival that it is said to differ from."""
     if claim.relation == "=":
         return []
@@ -300,7 +300,7 @@ def ties(claim: Claim) -> list[Tie]:
     ]
 
 
-def failures(claim: Claim) -> list[Failure]:
+def failures(claim: RangeClaim) -> list[Failure]:
     """Return where a claim fails, and by how much: an empty list if it fails nowhere."""
     found = []
     for rival in claim.rivals:
@@ -313,7 +313,7 @@ def failures(claim: Claim) -> list[Failure]:
     return found
 
 
-def holds(claim: Claim) -> bool:
+def holds(claim: RangeClaim) -> bool:
     """Return whether a claim fails nowhere, and is true of each rival somewhere."""
     shown = all(
         any(here == claim.relation for *_, here in relations(claim, rival))
@@ -322,10 +322,10 @@ def holds(claim: Claim) -> bool:
     return shown and not failures(claim)
 
 
-def narrowed(claim: Claim) -> str:
+def narrowed(claim: RangeClaim) -> str:
     """Return the narrowest true sentence of a claim that fails, in terms of its rivals.
 
-    >>> claim = Claim("", "three-outputs", "<", ("duchi", "pm"), high=8.0)
+    >>> claim = RangeClaim("", "three-outputs", "<", ("duchi", "pm"), high=8.0)
     >>> narrowed(claim)
     'three-outputs is nowhere above duchi; and not above pm except from 3.2694 to 8.0000.'
     """
@@ -339,7 +339,7 @@ def narrowed(claim: Claim) -> str:
     return f"{claim.name} is {'; and '.join(parts)}."
 
 
-def beyond(claim: Claim) -> list[Failure]:
+def beyond(claim: RangeClaim) -> list[Failure]:
     """Return where a claim that is judged up to epsilon 8 fails above it."""
     if claim.high != SHOWN:
         return []

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fedldp._internal.validation import SMALLEST_EPSILON
 from fedldp.mechanisms import ThreeOutputs
 from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
-from fedldp_reproduction.results import Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult
 from fedldp_reproduction.theory.checks import (
     LN_2,
     LN_4,
@@ -41,7 +41,7 @@ def a_star(epsilon: float) -> float:
     return 4 * E * expm1(epsilon) / (E**2 + 6 * E - 3 + root)
 
 
-def compare_a_star() -> Result:
+def compare_a_star() -> FigureResult:
     """Return a* beside e^eps / (e^eps + 2)."""
 
     def gap(epsilon: float) -> float:
@@ -120,7 +120,7 @@ def product(epsilon: float) -> float:
     return -cubic(epsilon)[3] / 2
 
 
-def cubic_roots() -> Result:
+def cubic_roots() -> FigureResult:
     """Return the roots of the cubic, one of which is the best P(0 | 0)."""
     split = float(_REAL_ROOTS)
     one, two = f"0 < ε ≤ {_REAL_ROOTS}", f"{_REAL_ROOTS} ≤ ε ≤ ln 2"
@@ -146,7 +146,7 @@ def cubic_roots() -> Result:
     )
 
 
-def _cubic_verdicts(split: float) -> Iterator[Verdict]:
+def _cubic_verdicts(split: float) -> Iterator[ClaimVerdict]:
     yield changes_sign(
         "The cubic has one real root below epsilon 0.629598 and three above (appendix)",
         discriminant,
@@ -177,7 +177,7 @@ def _cubic_verdicts(split: float) -> Iterator[Verdict]:
     yield keeps_sign("a_0 a_1 a_2 > 0 up to ln 2 (Fig. 18)", product, 1, split, below)
     first, second, third = np.array([roots(epsilon).real for epsilon in _MIDDLE]).T
     off = np.abs(second - [ThreeOutputs(epsilon).a for epsilon in _MIDDLE]).max()
-    yield Verdict(
+    yield ClaimVerdict(
         "From ln 2 to ln 5.53 a_1 is the root sought, a_0 < 0 and a_2 > 1 (Fig. 19)",
         bool(first.max() < 0 and off < 1e-7 and third.min() > 1),
         f"Here a_0 is from {first.min():.4f} to {first.max():.4f} and a_2 from {third.min():.4f} "

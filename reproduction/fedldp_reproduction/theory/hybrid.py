@@ -14,7 +14,7 @@ from fedldp._internal.validation import LARGEST_STUDIED_EPSILON, SMALLEST_EPSILO
 from fedldp.coders.tables import largest_piecewise_quadratic
 from fedldp.mechanisms import HMTP, PMSub, ThreeOutputs
 from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
-from fedldp_reproduction.results import Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult
 from fedldp_reproduction.theory import claims
 from fedldp_reproduction.theory.checks import (
     LN_2,
@@ -48,7 +48,7 @@ def slope_2(epsilon: float) -> float:
     return float(PMSub(epsilon).variance(0.0) - ThreeOutputs(epsilon).variance(0.0))
 
 
-def slopes() -> Result:
+def slopes() -> FigureResult:
     """Return the slopes in beta of the variance at x = 1 and at x = 0."""
     drawn = points("slope_1", _LOW, slope_1, _LOW_PANEL)
     drawn += points("slope_2", _LOW, slope_2, _LOW_PANEL)
@@ -114,7 +114,7 @@ def derivative_of_A(epsilon: float) -> float:
 MINUS_A = (3, 0, -8, 21, -28, 0, 16, -12, 36, -12)
 
 
-def sign_of_A() -> Result:
+def sign_of_A() -> FigureResult:
     """Return A and its derivative, whose signs decide which beta is best."""
     drawn = points("A", _LOW, coefficient_A, f"A, {_LOW_PANEL}")
     drawn += points("A", _MIDDLE, coefficient_A, f"A, {_MIDDLE_PANEL}")
@@ -134,7 +134,7 @@ def sign_of_A() -> Result:
     )
 
 
-def _verdicts_on_A() -> Iterator[Verdict]:
+def _verdicts_on_A() -> Iterator[ClaimVerdict]:
     yield keeps_sign("A' < 0 up to ln 2 (Fig. 26)", derivative_of_A, -1, high=LN_2)
     yield changes_sign(
         f"A > 0 below epsilon {_PAYS}, and A < 0 from there to ln 2 (appendix)",
@@ -176,7 +176,7 @@ def beta_difference(epsilon: float) -> float:
 _LARGEST_DRAWN = 20.0  # of a difference that has a pole
 
 
-def compare_betas() -> Result:
+def compare_betas() -> FigureResult:
     """Return beta_intersection - beta_1."""
     (pole,) = claims.changes(lambda epsilon: beta_difference(epsilon) > 0, LN_2, LAST_CUBIC_EPSILON)
     grid = spaced(LN_2, LAST_CUBIC_EPSILON, 401)
@@ -197,12 +197,12 @@ def compare_betas() -> Result:
                 LN_2 + 1e-6,
                 float(_TURN),
             ),
-            Verdict(
+            ClaimVerdict(
                 "beta_intersection = beta_1 up to ln 2 (appendix)",
                 same < 1e-9,
                 f"They differ by {same:.0e} at most.",
             ),
-            Verdict(
+            ClaimVerdict(
                 "Eq. (beta-value) gives the least worst-case variance (Lemma 10)",
                 loss < 1e-9,
                 f"Against the beta found by search it is never worse by more than "
@@ -233,7 +233,7 @@ def _excess(epsilon: float) -> float:
     return HMTP(epsilon).worst_case_variance / float(search.fun) - 1
 
 
-def positivity() -> Result:
+def positivity() -> FigureResult:
     """Return 2 (E - a)^2 (E + t) - a E (E + 1)^2, which the proofs need to be positive."""
     what = "2(e^eps - a)^2 (e^eps + t) - a e^eps (e^eps + 1)^2"
     return result(

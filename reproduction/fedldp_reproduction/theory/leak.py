@@ -24,7 +24,7 @@ from fedldp._internal.validation import Floats
 from fedldp.learn.features import written_out
 from fedldp.learn.objectives import objective
 from fedldp.mechanisms import mechanism
-from fedldp_reproduction.results import Point, Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult, Point
 from fedldp_reproduction.theory.checks import result
 
 EPSILONS = (4.0, 2.0, 1.0)
@@ -122,7 +122,7 @@ def guessed(epsilon: float, gradients: Floats, targets: Floats) -> float:
     return right
 
 
-def leak() -> Result:
+def leak() -> FigureResult:
     """Return how often a row is named from what its vehicle sends."""
     people = fleet()
     n, guess = len(people.features), 1 / len(people.features)
@@ -169,7 +169,7 @@ def leak() -> Result:
         "beyond the paper: the motive of its introduction",
         drawn,
         (
-            Verdict(
+            ClaimVerdict(
                 "A clipped gradient reveals the row it comes from (beyond the paper)",
                 exact,
                 f"Each of {n:,} rows follows from its gradient, to within {error:.0e} in every "
@@ -177,7 +177,7 @@ def leak() -> Result:
                 "" if exact else "Some rows follow from their gradients.",
                 beyond=True,
             ),
-            Verdict(
+            ClaimVerdict(
                 "A report does not reveal the row it comes from, at ε = 4, 2 and 1 (beyond the "
                 "paper)",
                 all(chances[each] <= bounds[each] for each in EPSILONS),

@@ -16,7 +16,7 @@ from typing import final
 from fedldp._internal.validation import LARGEST_STUDIED_EPSILON, SMALLEST_EPSILON
 from fedldp.mechanisms import HMTP, PMSub, ThreeOutputs
 from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
-from fedldp_reproduction.results import Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult
 from fedldp_reproduction.theory.checks import LN_2, result, spaced
 from fedldp_reproduction.theory.hybrid import beta_1
 from fedldp_reproduction.theory.one_number import variances_by_a
@@ -104,7 +104,7 @@ def valid(ratio: Fraction) -> Iterator[Ternary]:
             yield found
 
 
-def symmetrization() -> Verdict:
+def symmetrization() -> ClaimVerdict:
     """Return the verdict on Lemma 1."""
     number, gains = 0, []
     sound = True
@@ -115,7 +115,7 @@ def symmetrization() -> Verdict:
             sound &= after.satisfies(ratio)
             sound &= after.worst_case_variance <= before.worst_case_variance
             gains.append(1 - after.worst_case_variance / before.worst_case_variance)
-    return Verdict(
+    return ClaimVerdict(
         "Symmetrization keeps the requirements and does not increase the worst case (Lemma 1)",
         sound,
         f"Exact for {number:,} mechanisms with rational probabilities, e^eps from "
@@ -137,7 +137,7 @@ def counterexample() -> tuple[Fraction, Ternary]:
     return next(each for each in loose() if not each[1].tightened(each[0]).satisfies(each[0]))
 
 
-def tightening() -> Verdict:
+def tightening() -> ClaimVerdict:
     """Return the verdict on Lemma 2."""
     broken, monotone, number = 0, 0, 0
     lower, repaired = True, True
@@ -159,7 +159,7 @@ def tightening() -> Verdict:
     )
     also = "holds" if lower and repaired else "does not hold either"
     zeros = ", ".join(map(str, before.zeros))
-    return Verdict(
+    return ClaimVerdict(
         "The mechanism with P(C|1) = e^eps P(C|-1) has a smaller worst case, and still satisfies "
         "the requirements (Lemma 2)",
         lower and not broken,
@@ -201,7 +201,7 @@ def most_b(ratio: Fraction, a: Fraction) -> Fraction:
     return min(ratio * a, 1 - (1 - a) * (ratio + 1) / (2 * ratio))
 
 
-def monotonicity() -> Iterator[Verdict]:
+def monotonicity() -> Iterator[ClaimVerdict]:
     """Yield the verdicts on Lemma 3: on its statement, and on its conclusion."""
     inputs = (Fraction(0), Fraction(1, 2), Fraction(1))
     cases = [
@@ -219,7 +219,7 @@ def monotonicity() -> Iterator[Verdict]:
         exact = (Fraction(E), Fraction(a), Fraction(b), Fraction(0))
         return float(three_outputs_variance(*exact))
 
-    yield Verdict(
+    yield ClaimVerdict(
         "Given P(0|0), the variance strictly decreases in P(0|1) (Lemma 3)",
         all(slope < 0 for slope in slopes),
         f"It increases: in {sum(slope > 0 for slope in slopes):,} of {len(cases):,} exact cases "
@@ -237,7 +237,7 @@ def monotonicity() -> Iterator[Verdict]:
         three_outputs_variance(ratio, a, a / ratio, x) <= three_outputs_variance(ratio, a, b, x)
         for ratio, a, b, x in cases
     )
-    yield Verdict(
+    yield ClaimVerdict(
         "The variance is least for P(0|1) = P(0|0) / e^eps (conclusion of Lemma 3)",
         lowest,
         f"Exact in all of {len(cases):,} cases: it is the smallest P(0|1) that privacy allows, and "
@@ -245,7 +245,7 @@ def monotonicity() -> Iterator[Verdict]:
     )
 
 
-def closed_forms() -> Verdict:
+def closed_forms() -> ClaimVerdict:
     """Return the verdict on Lemma 5 and the three forms of its proof, Eq. (worst-val-case1)."""
     off, above = [], []
     for epsilon in spaced(SMALLEST_EPSILON, LARGEST_STUDIED_EPSILON):
@@ -261,7 +261,7 @@ def closed_forms() -> Verdict:
             form = (E + 2) * (E + 10) / (4 * (E - 1) ** 2)
         off.append(abs(form / chosen.worst_case_variance - 1))
         above.append(chosen.worst_case_variance / float(variances_by_a(epsilon).min()) - 1)
-    return Verdict(
+    return ClaimVerdict(
         "The least worst case of Three-Outputs has the three forms given (Lemma 5)",
         max(off) < _ROUNDING and max(above) < _ROUNDING,
         f"The forms are the worst-case variance to within {max(off):.0e}, and no other P(0|0) of "
@@ -293,7 +293,7 @@ def _hybrid_worst(epsilon: float, beta: float) -> tuple[float, float]:
     return lemma, max(found)
 
 
-def hybrid_worst_case() -> Verdict:
+def hybrid_worst_case() -> ClaimVerdict:
     """Return the verdict on Lemma 11, for the best beta and for all others."""
     epsilons = spaced(0.05, LARGEST_STUDIED_EPSILON, 201)
 
@@ -305,7 +305,7 @@ def hybrid_worst_case() -> Verdict:
     every = largest(product(epsilons, spaced(0.01, 1.0, 100)))
     from_ln_2 = [each for each in epsilons if each >= LN_2]
     inside = all(0 < HMTP(each).beta < beta_1(each) for each in from_ln_2)
-    return Verdict(
+    return ClaimVerdict(
         "The worst case of HM-TP is at x* if 0 < beta < beta_1, and otherwise at 0 or 1 (Lemma 11)",
         max(best, every) < _ROUNDING,
         f"For the beta of Lemma 10 to within {best:.0e}, and for 100 other betas to within "
@@ -314,7 +314,7 @@ def hybrid_worst_case() -> Verdict:
     )
 
 
-def sampled_variance() -> Verdict:
+def sampled_variance() -> ClaimVerdict:
     """Return the verdict on Lemma 14, from the law of a sampled attribute."""
     number, exact = 0, True
     for ratio, a, x, (d, k) in product(
@@ -333,7 +333,7 @@ def sampled_variance() -> Verdict:
         lemma = (1 - a + b * x) * C**2 / share - x**2
         exact &= moments[0] == x and moments[1] - moments[0] ** 2 == lemma
         number += 1
-    return Verdict(
+    return ClaimVerdict(
         "The variance of an attribute that Three-Outputs reports for k of d (Lemma 14)",
         exact,
         f"Equal, in exact arithmetic, to that of the law of Algorithm 6 in {number} cases: "
@@ -341,7 +341,7 @@ def sampled_variance() -> Verdict:
     )
 
 
-def rounding() -> Verdict:
+def rounding() -> ClaimVerdict:
     """Return the verdict on Lemma 8, from Algorithm 5 as printed."""
     number, exact = 0, True
     for C, m, part in product((Fraction(3, 2), Fraction(4)), (1, 2, 1000), range(-20, 20)):
@@ -353,7 +353,7 @@ def rounding() -> Verdict:
         exact &= down == drawn and min(down, up) >= 0 and down + up == 1
         exact &= down * points[0] + up * points[1] == y
         number += 1
-    return Verdict(
+    return ClaimVerdict(
         "The probabilities of the discretization are those of Algorithm 5, add up to 1 and keep "
         "the mean (Lemma 8)",
         exact,
@@ -361,7 +361,7 @@ def rounding() -> Verdict:
     )
 
 
-def lemmas() -> Result:
+def lemmas() -> FigureResult:
     """Return the verdicts on the lemmas that belong to no figure."""
     return result(
         "lemmas",

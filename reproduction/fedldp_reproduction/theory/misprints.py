@@ -14,7 +14,7 @@ from fedldp import audit
 from fedldp.mechanisms import HMTP, PMOpt, PMSub, ThreeOutputs, mechanism
 from fedldp.mechanisms.three_outputs import LAST_CUBIC_EPSILON
 from fedldp_reproduction.datasets import wisdm
-from fedldp_reproduction.results import Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult
 from fedldp_reproduction.theory.checks import LN_2, LN_4, as_printed, result, spaced
 from fedldp_reproduction.theory.claims import changes
 from fedldp_reproduction.theory.cubic import DISCRIMINANT, a_star, cubic, discriminant
@@ -31,7 +31,9 @@ _AT = 1.5  # the epsilon of examples
 _ROUNDING = 1e-9
 
 
-def misprint(place: str, printed: str, meant: str, wrong: bool, right: bool, why: str) -> Verdict:
+def misprint(
+    place: str, printed: str, meant: str, wrong: bool, right: bool, why: str
+) -> ClaimVerdict:
     """Return what became of a misprint: one only if it is wrong and what is meant is right.
 
     >>> misprint("Eq. 1", "1 + 1 = 3", "1 + 1 = 2", True, True, "It is 2.").misprint
@@ -39,15 +41,15 @@ def misprint(place: str, printed: str, meant: str, wrong: bool, right: bool, why
     """
     told = f"{printed}; meant: {meant} ({place})"
     if wrong and right:
-        return Verdict(told, None, why, misprint=True)
-    return Verdict(told, not wrong, why)
+        return ClaimVerdict(told, None, why, misprint=True)
+    return ClaimVerdict(told, not wrong, why)
 
 
 def _same(one: float, other: float) -> bool:
     return isclose(one, other, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
 
 
-def _three_outputs() -> Iterator[Verdict]:
+def _three_outputs() -> Iterator[ClaimVerdict]:
     chosen, E = ThreeOutputs(_AT), exp(_AT)
     a = chosen.a
     true = {x: [float(p) for p in chosen.probabilities(x)] for x in (-1.0, 1.0)}
@@ -187,7 +189,7 @@ def _three_outputs() -> Iterator[Verdict]:
     )
 
 
-def _piecewise() -> Iterator[Verdict]:
+def _piecewise() -> Iterator[ClaimVerdict]:
     every = [kind(each) for kind in (PMOpt, PMSub) for each in spaced(0.25, 20.0, 80)]
     bounds = [each.A for each in every]
     yield misprint(
@@ -268,7 +270,7 @@ def _piecewise() -> Iterator[Verdict]:
     )
 
 
-def _hybrid() -> Iterator[Verdict]:
+def _hybrid() -> Iterator[ClaimVerdict]:
     epsilons = spaced(0.05, LAST_CUBIC_EPSILON, 201)
     values = [positive_part(each) for each in epsilons]
     yield misprint(
@@ -365,7 +367,7 @@ def _hybrid() -> Iterator[Verdict]:
     )
 
 
-def _proof_of_lemma_13() -> Iterator[Verdict]:
+def _proof_of_lemma_13() -> Iterator[ClaimVerdict]:
     share, x = 0.5, 0.6  # epsilon / k below 0.610986, and a value of the attribute
     chosen = mechanism("hm-tp", share)
     second = float(chosen.variance(x)) + x**2
@@ -392,7 +394,7 @@ def _proof_of_lemma_13() -> Iterator[Verdict]:
     )
 
 
-def _system() -> Iterator[Verdict]:
+def _system() -> Iterator[ClaimVerdict]:
     d, epsilon, k = 16, 5.0, 2
     outputs = [mechanism("hm-tp", epsilon / k).bound, d / k * mechanism("hm-tp", epsilon / k).bound]
     yield misprint(
@@ -429,7 +431,7 @@ def _system() -> Iterator[Verdict]:
     )
 
 
-def _rest() -> Iterator[Verdict]:
+def _rest() -> Iterator[ClaimVerdict]:
     epsilon, k = 5.0, 2
     spent = [
         float(k * audit.exact(mechanism("hm-tp", each).channel()).high)
@@ -456,7 +458,7 @@ def _rest() -> Iterator[Verdict]:
     )
 
 
-def misprints() -> Result:
+def misprints() -> FigureResult:
     """Return all misprints that were found."""
     return result(
         "misprints",

@@ -9,10 +9,10 @@ import numpy as np
 
 from fedldp._internal.validation import LARGEST_STUDIED_EPSILON, SMALLEST_EPSILON, Floats
 from fedldp.mechanisms import PM, Piecewise, PMOpt, PMSub, ThreeOutputs
-from fedldp_reproduction.results import Point, Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult, Point
 from fedldp_reproduction.theory import claims
 from fedldp_reproduction.theory.checks import CLOSE, LN_2, points, result, spaced
-from fedldp_reproduction.theory.claims import Claim, Row, worst
+from fedldp_reproduction.theory.claims import RangeClaim, TableRow, worst
 
 MOST_OUTPUT = "e^eps / (e^eps + 2)"
 
@@ -29,7 +29,7 @@ _RANGE = (
 _NO_GRID = "the paper gives no grid: drawn from 0.25 to 8, the end of its Fig. 3"
 
 
-def worst_case_variance() -> Result:
+def worst_case_variance() -> FigureResult:
     """Return the worst-case variance of the paper's eight mechanisms over epsilon."""
     drawn = [points(name, _DRAWN, partial(worst, name)) for name in (*_EXISTING, *_PROPOSED)]
     return result(
@@ -51,17 +51,17 @@ def worst_case_variance() -> Result:
     )
 
 
-def table_1() -> Result:
+def table_1() -> FigureResult:
     """Return the verdicts on Table I, the order of the existing mechanisms."""
     return _table("table-1", "Table I", "existing mechanisms")
 
 
-def table_2() -> Result:
+def table_2() -> FigureResult:
     """Return the verdicts on Table II, the order of existing and proposed mechanisms."""
     return _table("table-2", "Table II", "existing and proposed mechanisms")
 
 
-def _table(key: str, table: str, which: str) -> Result:
+def _table(key: str, table: str, which: str) -> FigureResult:
     return result(
         key,
         f"{table}: the order of {which} by worst-case variance",
@@ -75,32 +75,32 @@ def _table(key: str, table: str, which: str) -> Result:
     )
 
 
-def _rows(table: str) -> Iterator[Verdict]:
+def _rows(table: str) -> Iterator[ClaimVerdict]:
     printed = claims.TABLES[table]
     computed = claims.table(printed[0].order.replace(" = ", " < ").split(" < "))
     for row in printed:
         middle = (row.low + row.high) / 2
         (found,) = [each for each in computed if each.low < middle <= each.high]
-        yield Verdict(
+        yield ClaimVerdict(
             f"{row.order} for epsilon {_range(row)} ({table})",
             claims.same_to_two_decimals(found, row),
             f"Computed: {found.order} from {found.low:.4f} to {found.high:.4f}; {_values(found)}.",
         )
 
 
-def _range(row: Row) -> str:
+def _range(row: TableRow) -> str:
     if row.high == LARGEST_STUDIED_EPSILON:
         return f"above {row.low:g}"
     return f"from {row.low:g} to {row.high:g}"
 
 
-def _values(row: Row) -> str:
+def _values(row: TableRow) -> str:
     middle = (row.low + row.high) / 2
     names = row.order.replace(" = ", " < ").split(" < ")
     return f"at {middle:.4g}: " + ", ".join(f"{name} {worst(name, middle):.4g}" for name in names)
 
 
-def _claimed(key: str) -> Iterator[Verdict]:
+def _claimed(key: str) -> Iterator[ClaimVerdict]:
     """Yield the verdicts on the claims that are read from one figure or table."""
     for claim in claims.CLAIMS:
         if claim.figure == key:
@@ -117,10 +117,10 @@ def _claimed(key: str) -> Iterator[Verdict]:
                 beyond = "; ".join(map(str, later))
                 evidence += f". Beyond epsilon {claims.SHOWN:g}, not judged, it fails: {beyond}"
             instead = "" if holds else claims.narrowed(claim)
-            yield Verdict(claim.text, holds, f"{evidence}.", instead)
+            yield ClaimVerdict(claim.text, holds, f"{evidence}.", instead)
 
 
-def _margin(claim: Claim, rival: str) -> str:
+def _margin(claim: RangeClaim, rival: str) -> str:
     ratios = [
         worst(claim.name, each) / worst(rival, each) - 1 for each in spaced(claim.low, claim.high)
     ]
@@ -128,7 +128,7 @@ def _margin(claim: Claim, rival: str) -> str:
     return f"{low:+.3g}% to {high:+.3g}% against {rival}"
 
 
-def optimal_a() -> Result:
+def optimal_a() -> FigureResult:
     """Return P(0 | 0) of Three-Outputs over epsilon."""
     grid = spaced(SMALLEST_EPSILON, 8.0)
     chosen = points("three-outputs", grid, lambda epsilon: ThreeOutputs(epsilon).a)
@@ -144,18 +144,18 @@ def optimal_a() -> Result:
         "Fig. 3",
         chosen + points(MOST_OUTPUT, grid, most_output),
         (
-            Verdict(
+            ClaimVerdict(
                 "Eq. (a_opt_1) gives the least worst-case variance (Lemma 4)",
                 loss < 1e-9,
                 f"Against the best of {_CHOICES} values of a it is never worse by more than "
                 f"{max(loss, 0.0):.1e}.",
             ),
-            Verdict(
+            ClaimVerdict(
                 "P(0|0) = 0 for a small epsilon, up to ln 2 (Remark 1)",
                 [f"{each:.6f}" for each in zero] == [f"{LN_2:.6f}"],
                 f"Zero up to {', '.join(f'{each:.6f}' for each in zero)}; ln 2 = {LN_2:.6f}.",
             ),
-            Verdict(
+            ClaimVerdict(
                 "P(0|0) increases with epsilon (Remark 1)",
                 min(rises) > 0,
                 f"From 0 at ln 2 to {chosen[-1].y:.4f} at epsilon 8, by {min(rises):.2g} or more "
@@ -182,7 +182,7 @@ def variances_by_a(epsilon: float) -> Floats:
     return worst_case
 
 
-def pm_opt_vs_pm_sub() -> Result:
+def pm_opt_vs_pm_sub() -> FigureResult:
     """Return the worst-case variances of PM-OPT and of its simple form PM-SUB."""
     excess = [worst("pm-sub", each) / worst("pm-opt", each) - 1 for each in _EVERY]
     largest = int(np.argmax(excess))
@@ -196,13 +196,13 @@ def pm_opt_vs_pm_sub() -> Result:
         "Fig. 5",
         sum(drawn, ()),
         (
-            Verdict(
+            ClaimVerdict(
                 "Eq. (t-value) gives the least worst-case variance (Lemma 7)",
                 loss < 1e-9,
                 f"Against the best of {_CHOICES} values of t it is never worse by more than "
                 f"{max(loss, 0.0):.1e}.",
             ),
-            Verdict(
+            ClaimVerdict(
                 "PM-SUB's worst-case variance is close to PM-OPT's (sec. PM-SUB)",
                 min(excess) >= 0 and excess[largest] <= CLOSE,
                 f"It lies {min(excess):.2%} to {excess[largest]:.2%} above, the most at epsilon "
@@ -228,7 +228,7 @@ def variances_by_t(epsilon: float) -> Floats:
     return variance
 
 
-def window_parameter() -> Result:
+def window_parameter() -> FigureResult:
     """Return ln t / epsilon of the piecewise family, which led the paper to PM-SUB."""
     grid = spaced(SMALLEST_EPSILON, LARGEST_STUDIED_EPSILON, 201)
     drawn = [points(kind.name, grid, partial(_exponent, kind)) for kind in _PIECEWISE]
@@ -240,7 +240,7 @@ def window_parameter() -> Result:
         "sec. PM-SUB",
         sum(drawn, ()),
         (
-            Verdict(
+            ClaimVerdict(
                 "ln t / epsilon of PM-OPT is close to 1/3 (sec. PM-SUB)",
                 min(best) >= (1 - CLOSE) / 3,
                 f"It grows from {best[0]:.4f} at epsilon {grid[0]:g} to {best[-1]:.4f} at "
@@ -266,7 +266,7 @@ _SHOWN_EPSILON = 1.0
 _SHOWN_INPUTS = (0.0, 0.5, 1.0)
 
 
-def density() -> Result:
+def density() -> FigureResult:
     """Return the density of the piecewise family's outputs for three inputs."""
     drawn: list[Point] = []
     for x in _SHOWN_INPUTS:
@@ -294,7 +294,7 @@ def _pieces(mechanism: Piecewise, x: float) -> list[tuple[float, float, float]]:
     return [(-mechanism.A, left, low), (left, right, high), (right, mechanism.A, low)]
 
 
-def _density_verdicts() -> Iterator[Verdict]:
+def _density_verdicts() -> Iterator[ClaimVerdict]:
     every = [
         kind(each) for kind in _PIECEWISE for each in spaced(0.25, LARGEST_STUDIED_EPSILON, 80)
     ]
@@ -314,17 +314,17 @@ def _density_verdicts() -> Iterator[Verdict]:
             spread.append(abs(square - mean**2 - each.variance(x)))
     where = f"PM, PM-SUB and PM-OPT, epsilon from {every[0].epsilon:g} to {every[-1].epsilon:g}"
     yield from _meaning_of_t(every, where)
-    yield Verdict(
+    yield ClaimVerdict(
         "Y falls into [L, R] with probability e^eps / (t + e^eps) (sec. PM-OPT)",
         bool(max(outside) < 1e-9),
         f"To within {max(outside):.0e}, for {where}.",
     )
-    yield Verdict(
+    yield ClaimVerdict(
         "E[Y|x] = x, and Var[Y|x] has the form given (Lemma 6)",
         bool(max(*bias, *spread) < 1e-9),
         f"The mean to within {max(bias):.0e}, the variance {max(spread):.0e}, for {where}.",
     )
-    yield Verdict(
+    yield ClaimVerdict(
         "As the input grows, the middle piece keeps its length and the left one grows "
         "(introduction)",
         max(stretch) < 1e-9 and min(growth) > 0,
@@ -333,13 +333,13 @@ def _density_verdicts() -> Iterator[Verdict]:
     )
 
 
-def _meaning_of_t(every: Sequence[Piecewise], where: str) -> Iterator[Verdict]:
+def _meaning_of_t(every: Sequence[Piecewise], where: str) -> Iterator[ClaimVerdict]:
     """Yield the verdicts on what the paper says about t, L(1) and R(1)."""
     off = []
     for each in every:
         left, right = (float(end) for end in each.window(1.0))
         off.append(abs((each.t - 1) / (each.t + 1) - left / right))
-    yield Verdict(
+    yield ClaimVerdict(
         "(t - 1) / (t + 1) is L(1) / R(1) (sec. PM-OPT)",
         max(off) < 1e-9,
         f"To within {max(off):.0e}, for {where}.",
@@ -347,13 +347,13 @@ def _meaning_of_t(every: Sequence[Piecewise], where: str) -> Iterator[Verdict]:
     E, ts = exp(_SHOWN_EPSILON), (1e-6, 1e6)
     ends = [[(E + t) * (t + sign) / (t * (E - 1)) for sign in (-1, 1)] for t in ts]
     (first, last), limit = ends, 2 / (E - 1)
-    yield Verdict(
+    yield ClaimVerdict(
         "For t towards 0 the right boundary R(1) is opposite to the left one L(1) (sec. PM-OPT)",
         abs(first[0] / first[1] + 1) < 1e-5,
         f"At epsilon = {_SHOWN_EPSILON:g} and t = {ts[0]:g} L(1) / R(1) is "
         f"{first[0] / first[1]:.6f}.",
     )
-    yield Verdict(
+    yield ClaimVerdict(
         "For t towards infinity the right boundary R(1) equals the left one L(1) (sec. PM-OPT)",
         abs(last[1] - last[0]) < 1e-5,
         f"At epsilon = {_SHOWN_EPSILON:g} and t = {ts[1]:g} L(1) / R(1) is "

@@ -11,7 +11,7 @@ from fedldp._internal.validation import LARGEST_STUDIED_EPSILON
 from fedldp.coders.cube import CubeCoder
 from fedldp.mechanisms import Mechanism, Optimal, best_channel, mechanism
 from fedldp_reproduction.datasets import wisdm
-from fedldp_reproduction.results import Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult
 from fedldp_reproduction.theory.checks import LN_2, result, spaced
 from fedldp_reproduction.theory.claims import worst
 from fedldp_reproduction.theory.sampling import paper_k, worst_of_k
@@ -37,7 +37,7 @@ _PRINTED = {"BR": (6, 10, 90), "MX": (5, 14, 94), "Vehicle": (100, 1, 101)}
 _FEW = 15  # outputs that are enough to beat two
 
 
-def privacy() -> Result:
+def privacy() -> FigureResult:
     """Return the verdicts on what is sent: how private, how biased, how long."""
     return result(
         "privacy",
@@ -57,7 +57,7 @@ def privacy() -> Result:
     )
 
 
-def _verdicts() -> Iterator[Verdict]:
+def _verdicts() -> Iterator[ClaimVerdict]:
     for name, place in _PROPOSED.items():
         yield _is_private(name, place)
     yield from _discretization()
@@ -90,12 +90,12 @@ def largest_loss(chosen: Mechanism) -> float:
     return max(losses)
 
 
-def _is_private(name: str, place: str) -> Verdict:
+def _is_private(name: str, place: str) -> ClaimVerdict:
     every = [mechanism(name, epsilon) for epsilon in _EPSILONS]
     losses = [largest_loss(each) / each.epsilon - 1 for each in every]
     audits = [audit.exact(each.channel()) for each in every]
     below = [float(each.shortfall) for each in audits]
-    return Verdict(
+    return ClaimVerdict(
         f"{name} is epsilon-locally private ({place})",
         max(losses) < _ROUNDING and all(each.holds for each in audits),
         f"By its formula the largest loss is {1 + max(losses):.9f} of epsilon; by its table it is "
@@ -103,7 +103,7 @@ def _is_private(name: str, place: str) -> Verdict:
     )
 
 
-def _discretization() -> Iterator[Verdict]:
+def _discretization() -> Iterator[ClaimVerdict]:
     bias, rise = [], []
     for name, epsilon, outputs in product(_CONTINUOUS, _EPSILONS, _OUTPUTS):
         chosen = mechanism(name, epsilon)
@@ -113,12 +113,12 @@ def _discretization() -> Iterator[Verdict]:
         ratio = channel.variance(channel.letters) / chosen.variance(channel.letters) - 1
         rise += [float(ratio.min()), float(ratio.max())]
     where = f"for {', '.join(_CONTINUOUS)}"
-    yield Verdict(
+    yield ClaimVerdict(
         "Discretized mechanisms stay unbiased (proof of Lemma 8)",
         max(bias) < _ROUNDING,
         f"The bias is {max(bias):.0e} at most, {where}.",
     )
-    yield Verdict(
+    yield ClaimVerdict(
         "Discretization never lowers the variance (Lemma 9)",
         min(rise) > -_ROUNDING,
         f"It adds {max(min(rise), 0.0):.0%} to {max(rise):.0%}, {where}: nothing where a hybrid is "
@@ -126,14 +126,14 @@ def _discretization() -> Iterator[Verdict]:
     )
 
 
-def _sampling_is_private() -> Verdict:
+def _sampling_is_private() -> ClaimVerdict:
     d, spent, bias = _DIMENSIONS[0], [], []
     for name, epsilon in product(_SAMPLED, (1.0, 5.0, 7.5, 10.0)):  # 5 / 2 and the like are exact
         k = paper_k(epsilon, d)
         proved = audit.exact(mechanism(name, epsilon / k).channel())
         spent.append(k * proved.high / vehicle.exact(epsilon))
         bias.append(float(proved.bias))
-    return Verdict(
+    return ClaimVerdict(
         "Algorithm 6 is epsilon-locally private and unbiased (Lemma 12)",
         bool(max(spent) <= 1) and max(bias) < _ROUNDING,
         f"The k answers of a report spend at most epsilon together, {float(min(spent)):.6f} of it "
@@ -142,7 +142,7 @@ def _sampling_is_private() -> Verdict:
     )
 
 
-def _error_of_means() -> Verdict:
+def _error_of_means() -> ClaimVerdict:
     ratios = [
         [worst_of_k(name, epsilon, d, paper_k(epsilon, d)) * epsilon**2 / d for name in _SAMPLED]
         for epsilon, d in _TOWARDS_THE_LIMIT
@@ -150,7 +150,7 @@ def _error_of_means() -> Verdict:
     (_, before, last), (epsilon, d) = ratios, _TOWARDS_THE_LIMIT[-1]
     settled = max(abs(now / then - 1) for then, now in zip(before, last, strict=True))
     large = worst_of_k("hm-tp", _GRID[-1], d, paper_k(_GRID[-1], d)) * _GRID[-1] ** 2 / d
-    return Verdict(
+    return ClaimVerdict(
         "The largest error of d means is O(sqrt(d ln(d / beta)) / (epsilon sqrt(n))) (Lemma 13)",
         settled < 0.01,
         f"The variance is c d / epsilon^2, where c settles as d grows and epsilon falls: at "
@@ -160,7 +160,7 @@ def _error_of_means() -> Verdict:
     )
 
 
-def _range_of_errors() -> Verdict:
+def _range_of_errors() -> ClaimVerdict:
     """Return the verdict on the bound that the proof of Lemma 13 starts from."""
     d, excess = _DIMENSIONS[0], []
     for name, epsilon in product(("pm-sub", "hm-tp"), _EPSILONS):
@@ -168,7 +168,7 @@ def _range_of_errors() -> Verdict:
         printed = d / k * mechanism("pm-sub", epsilon / k).bound
         reached = d / k * mechanism(name, epsilon / k).bound + 1  # Y = -(d/k) A at x = 1
         excess.append(reached - printed)
-    return Verdict(
+    return ClaimVerdict(
         "|Y - x| is at most (d/k) A (proof of Lemma 13)",
         max(excess) < _ROUNDING,
         f"That is so of |Y|; |Y - x| exceeds it by up to {max(excess):g}, at x = 1 and "
@@ -177,7 +177,7 @@ def _range_of_errors() -> Verdict:
     )
 
 
-def _many_dimensions() -> Verdict:
+def _many_dimensions() -> ClaimVerdict:
     places = list(product(_DIMENSIONS, _GRID))
     rivals = {(d, epsilon): _best_existing(epsilon, d) for d, epsilon in places}
     gaps = {
@@ -190,7 +190,7 @@ def _many_dimensions() -> Verdict:
     best = [min(of[place] for of in gaps.values()) for place in places]
     every = [(gap, name, place) for name, of in gaps.items() for place, gap in of.items()]
     most, name, (d, epsilon) = max(every)
-    return Verdict(
+    return ClaimVerdict(
         "The algorithm for many attributes outperforms existing solutions (sec. Multiple "
         "Attributes)",
         bool(most < _ROUNDING),
@@ -231,7 +231,7 @@ def _best_existing(epsilon: float, d: int) -> float:
     )
 
 
-def _two_outputs() -> Verdict:
+def _two_outputs() -> ClaimVerdict:
     gains = [
         1 - Optimal(epsilon, _FEW).worst_case_variance / worst("duchi", epsilon)
         for epsilon in _SMALL
@@ -241,7 +241,7 @@ def _two_outputs() -> Verdict:
     listed = ", ".join(
         f"{gain:.1%} at {epsilon:g}" for gain, epsilon in zip(gains, _SMALL, strict=True)
     )
-    return Verdict(
+    return ClaimVerdict(
         "For very small epsilon a binary output should be optimal (introduction)",
         None,
         f"Tables with up to {_FEW} outputs are below the binary one by {listed}; at epsilon "
@@ -250,7 +250,7 @@ def _two_outputs() -> Verdict:
     )
 
 
-def _same_outputs() -> Verdict:
+def _same_outputs() -> ClaimVerdict:
     """Return the verdict on the footnote about the set of possible outputs."""
     names = (*_PROPOSED, "laplace", "duchi", "pm", "hm")
     cases = list(product(names, _EPSILONS))
@@ -263,7 +263,7 @@ def _same_outputs() -> Verdict:
         for law in (chosen.probabilities(inputs), chosen.density(outputs, inputs[:, None])):
             possible = law > 0
             same &= bool((possible == possible[0]).all())
-    return Verdict(
+    return ClaimVerdict(
         "Which outputs are possible does not depend on the input (footnote in the introduction)",
         same,
         f"So it is for {', '.join(names)}, at {len(inputs)} inputs each, by their formulas. In "
@@ -271,7 +271,7 @@ def _same_outputs() -> Verdict:
     )
 
 
-def _infinitely_many_outputs() -> Verdict:
+def _infinitely_many_outputs() -> ClaimVerdict:
     """Return the verdict on what the introduction says about very large epsilons."""
     epsilons = spaced(0.5, LARGEST_STUDIED_EPSILON, 196)
     counts = (2, 3, 9, 33, 129, 513)
@@ -286,7 +286,7 @@ def _infinitely_many_outputs() -> Verdict:
         for outputs, epsilon in zip(counts, found, strict=True)
         if epsilon is not None
     )
-    return Verdict(
+    return ClaimVerdict(
         "For very large epsilon the optimal mechanism has infinitely many outputs (introduction)",
         None not in found,
         "Any number of outputs N leaves a worst-case variance of at least 1 / (N - 1)^2, whatever "
@@ -294,12 +294,12 @@ def _infinitely_many_outputs() -> Verdict:
     )
 
 
-def _four_outputs() -> Verdict:
+def _four_outputs() -> ClaimVerdict:
     """Return the verdict on what the paper leaves out: a fourth output needs no further bit."""
     chosen = best_channel(_AT, bits=2)
     four, three = chosen.worst_case_variance, worst("three-outputs", _AT)
     best_three = Optimal(_AT, outputs=3).worst_case_variance
-    return Verdict(
+    return ClaimVerdict(
         "Four outputs, which take the same two bits, have less worst-case variance than three "
         "(beyond the paper, which leaves Four-Outputs out)",
         four < min(three, best_three),
@@ -310,14 +310,14 @@ def _four_outputs() -> Verdict:
     )
 
 
-def _bits() -> Verdict:
+def _bits() -> ClaimVerdict:
     bits = {
         (name, epsilon): mechanism(name, epsilon).channel().bits
         for name in ("duchi", "three-outputs")
         for epsilon in _EPSILONS
     }
     more = {bits["three-outputs", each] - bits["duchi", each] for each in _EPSILONS if each > LN_2}
-    return Verdict(
+    return ClaimVerdict(
         "Three-Outputs uses only one more bit than Duchi (sec. Multiple Attributes)",
         more == {1},
         f"For one number {' or '.join(map(str, more))} more above ln 2, and "
@@ -326,12 +326,12 @@ def _bits() -> Verdict:
     )
 
 
-def _dimensions() -> Iterator[Verdict]:
+def _dimensions() -> Iterator[ClaimVerdict]:
     schema = wisdm.V1.measured
     labels = [len(each.labels) - 1 for each in schema.attributes if each.labels]
     numbers = sum(each.inputs.numeric for each in schema.attributes)
     users, total = len(wisdm.V1.users), numbers + sum(labels)
-    yield Verdict(
+    yield ClaimVerdict(
         "WISDM has 43 dimensions (sec. Experiments B)",
         total == 43,
         f"The {numbers} numbers and {' + '.join(map(str, labels))} for users and activities, with "
@@ -341,7 +341,7 @@ def _dimensions() -> Iterator[Verdict]:
         f"{total - numbers + categories} in {name}"
         for name, (numbers, categories, total) in _PRINTED.items()
     )
-    yield Verdict(
+    yield ClaimVerdict(
         "BR has 90 dimensions, MX 94 and Vehicle 101 (sec. Experiments B)",
         None,
         f"This holds if all categories together have this many labels: {needed}. Vehicle has "

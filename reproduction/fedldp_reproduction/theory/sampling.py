@@ -13,7 +13,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from fedldp.coders.tables import largest_piecewise_quadratic
 from fedldp.mechanisms import mechanism
-from fedldp_reproduction.results import Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult
 from fedldp_reproduction.theory.checks import LN_2, as_printed, points, result, spaced
 
 _PRINTED = 2.5  # the s the paper chooses
@@ -39,7 +39,7 @@ def best_s(name: str) -> float:
     return float(search.x)
 
 
-def choice_of_k() -> Result:
+def choice_of_k() -> FigureResult:
     """Return f(s), whose minimum decides how many attributes to report."""
     grid = spaced(1.0, 6.0, 126)
     zero = float(brentq(lambda s: exp(2 * s) - 4 * s * exp(s) - 1, 1.0, 4.0))
@@ -51,7 +51,7 @@ def choice_of_k() -> Result:
         sum(drawn, ()),
         (
             *(_verdict_on_s(name) for name in _NAMES),
-            Verdict(
+            ClaimVerdict(
                 "Three-Outputs has its best s at 2.18 for epsilon < ln 2 (appendix)",
                 zero < LN_2,
                 f"The derivative printed is zero at s = {zero:.4f}, but "
@@ -78,12 +78,12 @@ def _falls_below_ln_2() -> str:
     return ""
 
 
-def _verdict_on_s(name: str) -> Verdict:
+def _verdict_on_s(name: str) -> ClaimVerdict:
     best = best_s(name)
     as_claimed = as_printed(best, str(_PRINTED))
     cost = second_moment(name, _PRINTED) / second_moment(name, best) - 1
     place = "Eq. (optimal-k)" if name == "hm-tp" else "appendix"
-    return Verdict(
+    return ClaimVerdict(
         f"f(s) of {name} is least at s = {_PRINTED} ({place})",
         as_claimed,
         f"Least at s = {best:.4f}; s = {_PRINTED} costs {cost:.3%} more.",
@@ -128,7 +128,7 @@ def above_least(name: str, epsilon: float, d: int, k: int) -> float:
     return worst_of_k(name, epsilon, d, k) / least - 1
 
 
-def rounding_of_k() -> Result:
+def rounding_of_k() -> FigureResult:
     """Return what rounding epsilon / 2.5 down costs."""
     drawn = [
         points(name, _GRID, partial(_cost, name, d), f"d = {d}")
@@ -153,7 +153,7 @@ def _cost(name: str, d: int, epsilon: float) -> float:
     return above_least(name, epsilon, d, paper_k(epsilon, d))
 
 
-def _verdict_on_k(name: str) -> Verdict:
+def _verdict_on_k(name: str) -> ClaimVerdict:
     exact, evidence = True, []
     for d in _DIMENSIONS:
         costs = [_cost(name, d, epsilon) for epsilon in _GRID]
@@ -168,7 +168,7 @@ def _verdict_on_k(name: str) -> Verdict:
             f"{missed:.0%} of the epsilons drawn, and rounded to the nearest k up to "
             f"{max(rounded):.1%} above."
         )
-    return Verdict(
+    return ClaimVerdict(
         f"k = floor(epsilon / 2.5) is optimal for {name} (sec. Multiple Attributes)",
         exact,
         " ".join(evidence),

@@ -9,7 +9,7 @@ import numpy as np
 from fedldp import Plan, Schema, combine_estimates, source
 from fedldp.learn.privacy import Privacy
 from fedldp.plan.strategies import Sample
-from fedldp_reproduction.results import Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult
 from fedldp_reproduction.theory.checks import result
 
 _DIMENSIONS, _EPSILON, _FLEET = 94, 4.0, 200  # of MX in training
@@ -60,7 +60,7 @@ _NOTIONS = (
 )
 
 
-def system() -> Result:
+def system() -> FigureResult:
     """Return the parts of the system, and what leaves a vehicle in it."""
     return result(
         "system",
@@ -83,14 +83,14 @@ def _plan() -> Plan:
     )
 
 
-def _what_leaves() -> Verdict:
+def _what_leaves() -> ClaimVerdict:
     plan, sizes = _plan(), set()
     for data in (np.zeros, np.ones, lambda shape: 2 * source(1).uniform(shape) - 1):
         report = plan.report(data((_FLEET, _DIMENSIONS)), source(2))
         sizes.add(len(report.records))
     spent = Privacy.of(plan, reports=_FLEET)
     ratio = float(spent.ratio or 0)
-    return Verdict(
+    return ClaimVerdict(
         "The local data are never uploaded, and what is uploaded does not reveal them "
         "(sec. System Model)",
         len(sizes) == 1 and 0 < log(ratio) <= _EPSILON,
@@ -101,12 +101,12 @@ def _what_leaves() -> Verdict:
     )
 
 
-def _two_bits() -> Verdict:
+def _two_bits() -> ClaimVerdict:
     plan = _plan()
     (part,) = plan.parts
     places = (_DIMENSIONS - 1).bit_length()
     answer = plan.bits - places
-    return Verdict(
+    return ClaimVerdict(
         "Two bits encode an output of Three-Outputs, which reduces the communication cost "
         "(abstract)",
         answer == 2 and part.k == 1,
@@ -116,7 +116,7 @@ def _two_bits() -> Verdict:
     )
 
 
-def table_3() -> Result:
+def table_3() -> FigureResult:
     """Return the paper's four notions of privacy, and what can be computed about them."""
     return result(
         "table-3",
@@ -154,10 +154,10 @@ def _losses(records: int) -> tuple[Fraction, Fraction]:
     return largest[True], largest[False]
 
 
-def _user_level() -> Verdict:
+def _user_level() -> ClaimVerdict:
     plan = _plan()
     ratio = float(Privacy.of(plan, reports=1).ratio or 0)
-    return Verdict(
+    return ClaimVerdict(
         "Local differential privacy at each user is ULDP (sec. System Model C)",
         0 < log(ratio) <= _EPSILON,
         f"Two vehicles that differ in everything: the odds of a report differ by a factor of "
@@ -166,9 +166,9 @@ def _user_level() -> Verdict:
     )
 
 
-def _group_privacy() -> Verdict:
+def _group_privacy() -> ClaimVerdict:
     found = {records: _losses(records) for records in _RECORDS}
-    return Verdict(
+    return ClaimVerdict(
         "For a user with m records, epsilon-RLDP is m epsilon-ULDP (sec. System Model C)",
         all(pair == (_ODDS, _ODDS**records) for records, pair in found.items()),
         "Exact, by enumeration: the ratio for one record and for all of them is "
@@ -206,9 +206,9 @@ def _count_losses(records: int) -> tuple[Fraction, Fraction]:
     return largest(1), largest(records)
 
 
-def _central_group_privacy() -> Verdict:
+def _central_group_privacy() -> ClaimVerdict:
     found = {records: _count_losses(records) for records in _RECORDS}
-    return Verdict(
+    return ClaimVerdict(
         "For a user with m records, epsilon-RLCP is m epsilon-ULCP (sec. System Model C)",
         all(pair == (_ODDS, _ODDS**records) for records, pair in found.items()),
         "Exact: the aggregator's noisy count differs by a ratio of "
@@ -219,7 +219,7 @@ def _central_group_privacy() -> Verdict:
     )
 
 
-def _own_epsilon() -> Verdict:
+def _own_epsilon() -> ClaimVerdict:
     """Combine fleets, each of which chose its own epsilon."""
     found = []
     for seed, (epsilon, vehicles) in enumerate(_LEVELS):
@@ -232,7 +232,7 @@ def _own_epsilon() -> Verdict:
         f"{error:.4f} with epsilon {epsilon:g}"
         for error, (epsilon, _) in zip(errors[1:], _LEVELS, strict=True)
     )
-    return Verdict(
+    return ClaimVerdict(
         "Each user may select its own epsilon_i (sec. System Model C)",
         errors[0] < min(errors[1:]),
         f"A plan for each level, {both.reports:,} vehicles, estimates combined by their variance: "

@@ -19,7 +19,7 @@ from origins import register
 from fedldp import datasets
 from fedldp.errors import DomainError
 from fedldp_reproduction.datasets import wisdm, wisdm_files
-from fedldp_reproduction.datasets.download import Download
+from fedldp_reproduction.datasets.download import FileDownload
 
 CONTENT = bytes(range(256)) * 1000
 
@@ -88,7 +88,9 @@ def left(cache):
 
 def pinned(site, content=CONTENT, **changes):
     url = site.put("/file", content)
-    return replace(Download(url, "file.bin", size=len(CONTENT), sha256=sha256(CONTENT)), **changes)
+    return replace(
+        FileDownload(url, "file.bin", size=len(CONTENT), sha256=sha256(CONTENT)), **changes
+    )
 
 
 def test_a_good_download_is_kept_and_not_fetched_twice(site, cache):
@@ -185,7 +187,7 @@ def test_a_broken_connection_does_not_count_as_the_first_download(site, cache):
 
 def described(site, **changes):
     page = json.dumps({"data_set_description": {"url": site.put("/file", CONTENT)}, **changes})
-    return Download(site.put("/357", page.encode()), "file.bin", described=True)
+    return FileDownload(site.put("/357", page.encode()), "file.bin", described=True)
 
 
 def test_a_description_leads_to_the_file(site, cache):

@@ -6,11 +6,11 @@ import pytest
 from small_runs import KNOWN, finished
 
 from fedldp_reproduction.experiments import ablation
-from fedldp_reproduction.experiments.samples import Sample
+from fedldp_reproduction.experiments.samples import ErrorSample
 
 
 def sample(name, error):
-    return Sample("A", name, 4.0, (error, error * 1.01), replicates=1)
+    return ErrorSample("A", name, 4.0, (error, error * 1.01), replicates=1)
 
 
 def panel(errors, smaller=None, floor=0.0):

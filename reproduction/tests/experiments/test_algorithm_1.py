@@ -14,9 +14,9 @@ from fedldp.learn import Arrays, Layered, Linear, Network, Settings, objective
 from fedldp.learn.features import written_out
 from fedldp.learn.training import Procedure, Training
 from fedldp_reproduction.experiments import algorithm_1
-from fedldp_reproduction.experiments.algorithm_1 import Clipped, Coded, clipped_sums, trained
+from fedldp_reproduction.experiments.algorithm_1 import ClippedMean, Coded, clipped_sums, trained
 from fedldp_reproduction.experiments.duchi import CitedDuchi
-from fedldp_reproduction.experiments.jobs import Job, run
+from fedldp_reproduction.experiments.jobs import ExperimentJob, run
 from fedldp_reproduction.figures import description
 
 D = 4
@@ -74,7 +74,7 @@ def test_a_network_is_that_of_the_librarys_training():
 def test_networks_are_trained_at_each_rate_where_they_have_one(name):
     way, data = description().ways[name], datasets.load("br", rows=400)
     rates = (1.0, 8.0) if way.server == "paper" else ()
-    job = Job("logistic", "rows", way, 8.0, 0, 1, 1, 5, 1, rates, 2)
+    job = ExperimentJob("logistic", "rows", way, 8.0, 0, 1, 1, 5, 1, rates, 2)
     encoded = replace(data, reference=way.coding).examples("logistic")
     features, targets = encoded.read(slice(None))
     arrays = (encoded,) if way.surveyed else (written_out(features), targets)
@@ -85,7 +85,7 @@ def test_networks_are_trained_at_each_rate_where_they_have_one(name):
 
 
 def test_each_rate_has_its_own_model():
-    answers, learned = Clipped(1.0), task("squared")
+    answers, learned = ClippedMean(1.0), task("squared")
     both = trained(learned, answers, [0.1, 0.4], fedldp.source(1), group=100, alpha=0.0)
     for place, rate in enumerate((0.1, 0.4)):
         alone = trained(learned, answers, [rate], fedldp.source(1), group=100, alpha=0.0)
@@ -106,7 +106,7 @@ def test_the_noise_of_laplace_is_that_of_as_many_draws():
     learned, n, scale = task(n=5), 5, 2.0
     weights = np.zeros((2000, D))
     exact = clipped_sums(learned, weights, slice(0, n), 1.0)
-    noisy = Clipped(1.0, scale).mean(learned, weights, slice(0, n), fedldp.source(3)) * n
+    noisy = ClippedMean(1.0, scale).mean(learned, weights, slice(0, n), fedldp.source(3)) * n
     drawn = np.random.default_rng(4).laplace(0.0, scale, (2000, n)).sum(axis=1)
     assert stats.ks_2samp((noisy - exact)[:, 0], drawn).pvalue > 1e-6
 
@@ -147,7 +147,7 @@ def test_its_answers_have_this_law():
     """The mean squared error of 400 rows in 300 runs, chi-square; false alarm 1e-6."""
     x = (fedldp.source(5).uniform((400, D)) * 1.6 - 0.7).astype(np.float32)
     way = description().ways["duchi-2018"]
-    errors = np.array(run(Job("", "rows", way, 2.0, 0, 300, 1), x))
+    errors = np.array(run(ExperimentJob("", "rows", way, 2.0, 0, 300, 1), x))
     expected = CitedDuchi(2.0, D).expected_error(x, len(x))
     low, high = stats.chi2.ppf([0.5e-6, 1 - 0.5e-6], 300 * D) / (300 * D)
     assert low < errors.mean() / expected < high
@@ -160,7 +160,7 @@ def test_it_trains(monkeypatch):
     monkeypatch.setattr(algorithm_1, "_NUMBERS_AT_ONCE", 500)  # several batches
     way = replace(description().ways["duchi-2018"])
     x, y = rows().read(slice(None))
-    job = Job("logistic", "rows", way, 4.0, 0, 2, 1, 5, 2, (1.0, 8.0), 2)
+    job = ExperimentJob("logistic", "rows", way, 4.0, 0, 2, 1, 5, 2, (1.0, 8.0), 2)
     errors = np.array(run(job, x.astype(np.float32), y.astype(np.float32)))
     assert errors.shape == job.shape
     assert errors[:, 1].min(axis=1).max() < 0.3

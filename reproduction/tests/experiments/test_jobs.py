@@ -13,7 +13,7 @@ from fedldp.learn.objectives import objective
 from fedldp.learn.tasks import Linear
 from fedldp_reproduction import figures, theory
 from fedldp_reproduction.experiments import jobs
-from fedldp_reproduction.experiments.jobs import Job, expected_error, run
+from fedldp_reproduction.experiments.jobs import ExperimentJob, expected_error, run
 from fedldp_reproduction.experiments.material import Shelf
 from fedldp_reproduction.experiments.verdicts import CLAIMS
 from fedldp_reproduction.figures import Figure, Way, description, parse
@@ -25,7 +25,9 @@ NUMBERS = (fedldp.source(5).uniform((N, D)) * 1.6 - 0.7).astype(np.float32)
 
 
 def job(way, epsilon=2.0, runs=300, **changes):
-    whole = Job("", "some rows", WAYS[way] if isinstance(way, str) else way, epsilon, 0, runs, 1)
+    whole = ExperimentJob(
+        "", "some rows", WAYS[way] if isinstance(way, str) else way, epsilon, 0, runs, 1
+    )
     return replace(whole, **changes)
 
 

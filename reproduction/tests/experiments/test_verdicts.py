@@ -11,7 +11,7 @@ from scipy import stats
 from fedldp.learn.optimizer import Adam
 from fedldp_reproduction.experiments.explained import explained
 from fedldp_reproduction.experiments.material import Shelf
-from fedldp_reproduction.experiments.samples import Sample, Samples, interval
+from fedldp_reproduction.experiments.samples import ErrorSample, Samples, interval
 from fedldp_reproduction.experiments.verdicts import (
     CLAIMS,
     EXISTING,
@@ -34,7 +34,9 @@ def errors(level, spread=0.01, phase=0):
 def samples(levels, *, xs=(1.0, 4.0), panels=("A",), stand_in=False, spread=0.01):
     """Return samples of mean errors: one level for each series, or one for each x."""
     return tuple(
-        Sample(panel, name, x, errors(np.broadcast_to(level, len(xs))[i], spread, j), 0.0, stand_in)
+        ErrorSample(
+            panel, name, x, errors(np.broadcast_to(level, len(xs))[i], spread, j), 0.0, stand_in
+        )
         for panel in panels
         for j, (name, level) in enumerate(levels.items())
         for i, x in enumerate(xs)
@@ -86,10 +88,10 @@ def test_on_average_or_everywhere():
 def test_differences_are_paired():
     common = np.linspace(1.0, 3.0, 21)
     pair = [("pm-sub", common), ("pm", common + 0.05 + 0.01 * np.roll(RUNS, 5))]
-    part = tuple(Sample("A", name, 4.0, tuple(values)) for name, values in pair)
+    part = tuple(ErrorSample("A", name, 4.0, tuple(values)) for name, values in pair)
     assert judged("means-pm-sub", "means", part).holds is True
     # The same errors, but of other runs, leave it open.
-    turned = (part[0], Sample("A", "pm", 4.0, tuple(pair[1][1][::-1])))
+    turned = (part[0], ErrorSample("A", "pm", 4.0, tuple(pair[1][1][::-1])))
     assert judged("means-pm-sub", "means", turned).holds is None
 
 
@@ -256,8 +258,8 @@ FINITE = ("pm", "hm", "pm-sub", "hm-tp")
 )
 def test_similar_is_shown_not_assumed(level, spread, holds):
     # One series alone, so that its spread does not average out.
-    part = [Sample("A", name, 4.0, errors(level, spread, 1)) for name in FINITE]
-    beside = tuple(Sample("A", name, 4.0, errors(1.0, spread, 2)) for name in FINITE)
+    part = [ErrorSample("A", name, 4.0, errors(level, spread, 1)) for name in FINITE]
+    beside = tuple(ErrorSample("A", name, 4.0, errors(1.0, spread, 2)) for name in FINITE)
     found = judged("discretized-training", "logistic-discretized", part, beside=beside)
     assert found.holds is holds
     assert "within 5%" in found.evidence
@@ -328,7 +330,9 @@ def test_settings_say_what_was_chosen_and_nothing_else():
 
 
 def test_one_run_says_nothing():
-    part = tuple(Sample("A", name, 4.0, (level,)) for name, level in (("pm-sub", 1.0), ("pm", 2.0)))
+    part = tuple(
+        ErrorSample("A", name, 4.0, (level,)) for name, level in (("pm-sub", 1.0), ("pm", 2.0))
+    )
     found = judged("means-pm-sub", "means", part)
     assert found.holds is None
     assert "too few runs" in found.evidence
@@ -413,7 +417,7 @@ def test_intervals_of_all_comparisons_are_right_at_once():
     decided = 0
     for _ in range(400):
         part = tuple(
-            Sample("A", name, x, tuple(rng.normal(10.0, 1.0, 20)))
+            ErrorSample("A", name, x, tuple(rng.normal(10.0, 1.0, 20)))
             for name in EVERYBODY
             for x in (1.0, 2.0, 4.0)
         )
@@ -467,7 +471,7 @@ def test_similar_as_computed(level, holds):
 
 
 def test_points_have_intervals():
-    point = Sample("A", "pm", 2.0, (1.0, 2.0, 3.0)).point()
+    point = ErrorSample("A", "pm", 2.0, (1.0, 2.0, 3.0)).point()
     assert (point.y, point.runs) == (2.0, 3)
     assert point.low < 2 < point.high
-    assert Sample("A", "pm", 2.0, (1.0,)).point().low is None
+    assert ErrorSample("A", "pm", 2.0, (1.0,)).point().low is None

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedldp_reproduction.results import Point, Result, Verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult, Point
 
 PANELS = ("MX (SYNTHETIC census)", "WISDM")
 COMPETITORS = {"laplace": 4.0, "hm-tp": 1.0, "a new one": 2.0, "another": 3.0}
@@ -17,7 +17,7 @@ def made(key="means", panels=PANELS, **changes):
         for series, size in COMPETITORS.items()
         for x in (0.5, 1.0, 2.0, 4.0)
     )
-    result = Result(
+    result = FigureResult(
         key=key,
         title="Mean estimation",
         paper="Fig. 6",
@@ -27,10 +27,10 @@ def made(key="means", panels=PANELS, **changes):
         y_log=True,
         points=points,
         verdicts=(
-            Verdict("HM-TP is best (sec. Experiments)", False, "hm is lower by 3%."),
-            Verdict("Laplace is worst (sec. Experiments)", np.True_, "4 times hm-tp."),
-            Verdict("so on WISDM (sec. Experiments)", None, "It is not available."),
-            Verdict("1 + 1 = 3; meant: 2 (sec. 1)", None, "It is 2.", misprint=True),
+            ClaimVerdict("HM-TP is best (sec. Experiments)", False, "hm is lower by 3%."),
+            ClaimVerdict("Laplace is worst (sec. Experiments)", np.True_, "4 times hm-tp."),
+            ClaimVerdict("so on WISDM (sec. Experiments)", None, "It is not available."),
+            ClaimVerdict("1 + 1 = 3; meant: 2 (sec. 1)", None, "It is 2.", misprint=True),
         ),
         settings=("20 runs",),
         data=("Census. License: CC0-1.0. See https://example.org/census.",),

@@ -2,10 +2,10 @@
 
 from functools import cache
 
-from fedldp_reproduction.results import Result
+from fedldp_reproduction.results import FigureResult
 from fedldp_reproduction.theory import FIGURES
 
 
 @cache
-def computed(key: str) -> Result:
+def computed(key: str) -> FigureResult:
     return FIGURES[key]()

@@ -16,7 +16,7 @@ from fedldp_reproduction.command import reproduce_command
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import publish
 from fedldp_reproduction.pages.report import VERDICTS
-from fedldp_reproduction.results import Verdict
+from fedldp_reproduction.results import ClaimVerdict
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = f"# Before\n\n{publish.BEGIN}\nold\n{publish.END}\n\nAfter.\n"
@@ -52,13 +52,13 @@ def test_every_claim_has_its_verdict_its_numbers_and_its_figure(page):
 
 
 def test_a_claim_that_fails_is_followed_by_what_is_true(page):
-    failed = Verdict("a < b (sec. 1)", False, "By 3%.", "a < b above 2.")
+    failed = ClaimVerdict("a < b (sec. 1)", False, "By 3%.", "a < b above 2.")
     text = written(page, made(verdicts=(failed,)))
     assert "| **fails** | By 3%. **True is:** a &lt; b above 2. | [means](#means) |" in text
 
 
 def test_misprints_stand_apart(page):
-    slip = Verdict("1 + 1 = 3; meant: 2 (sec. 1)", None, "It is 2.", misprint=True)
+    slip = ClaimVerdict("1 + 1 = 3; meant: 2 (sec. 1)", None, "It is 2.", misprint=True)
     text = written(page, made(verdicts=(slip,)))
     claims, _, misprints = text.partition("{#all-misprints}")
     assert "1 + 1 = 3" not in claims
@@ -68,7 +68,7 @@ def test_misprints_stand_apart(page):
 
 
 def test_what_is_not_the_papers_stands_apart(page):
-    ours = Verdict("the default is better (beyond the paper)", False, "By 3%.", beyond=True)
+    ours = ClaimVerdict("the default is better (beyond the paper)", False, "By 3%.", beyond=True)
     text = written(page, made(verdicts=(ours,)))
     before, _, after = text.partition("{#beyond}")
     assert "the default is better" not in before
@@ -94,7 +94,7 @@ def test_pictures_tables_data_and_settings(page):
 
 
 def test_texts_mean_nothing_to_markdown(page):
-    text = written(page, made(verdicts=(Verdict("a* < b_1 | `x`", True, "<b>P(0|0)</b>."),)))
+    text = written(page, made(verdicts=(ClaimVerdict("a* < b_1 | `x`", True, "<b>P(0|0)</b>."),)))
     assert "| a\\* &lt; b\\_1 \\| \\`x\\` | holds | &lt;b&gt;P(0\\|0)&lt;/b&gt;. |" in text
 
 

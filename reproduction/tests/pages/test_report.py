@@ -15,7 +15,7 @@ from fedldp_reproduction import environment
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import report
 from fedldp_reproduction.pages.drawing import NARROW, WIDE, describe, draw, heading, svg
-from fedldp_reproduction.results import Point, Verdict
+from fedldp_reproduction.results import ClaimVerdict, Point
 
 VOID = {"img", "link", "meta", "source"}
 HOSTILE = '<script>alert("1")</script> & $x_1$ [/b]'
@@ -218,7 +218,7 @@ def test_texts_cannot_become_elements(tmp_path):
         panels=[HOSTILE],
         title=HOSTILE,
         paper=HOSTILE,
-        verdicts=(Verdict(HOSTILE, True, HOSTILE),),
+        verdicts=(ClaimVerdict(HOSTILE, True, HOSTILE),),
         settings=(HOSTILE,),
         data=(HOSTILE,),
     )

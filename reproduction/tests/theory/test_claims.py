@@ -43,7 +43,7 @@ def test_equality_decides_nothing_and_is_reported():
         "three-outputs": 0.6110,
         "hm": 0.6094,
     }
-    same = claims.Claim("never lower", "three-outputs", "<", ("duchi",), high=0.6)
+    same = claims.RangeClaim("never lower", "three-outputs", "<", ("duchi",), high=0.6)
     assert not claims.failures(same)
     assert not claims.holds(same)  # it must be lower somewhere
     (equals,) = [each for each in claims.CLAIMS if each.relation == "="]
@@ -68,12 +68,12 @@ def test_what_is_read_from_a_figure_is_judged_up_to_epsilon_eight():
     (later,) = claims.beyond(claim)
     assert (later.rival, later.low) == ("pm-opt", 8.0)
     assert not any(each.high > 8 for each in claims.failures(claim))
-    assert claims.beyond(claims.Claim("for any epsilon", "pm", "<", ("pm-sub",))) == []
+    assert claims.beyond(claims.RangeClaim("for any epsilon", "pm", "<", ("pm-sub",))) == []
 
 
 def test_a_wrong_claim_is_found_out():
-    claim = claims.Claim("PM beats PM-SUB", "pm", "<", ("pm-sub",))
+    claim = claims.RangeClaim("PM beats PM-SUB", "pm", "<", ("pm-sub",))
     (failure,) = claims.failures(claim)
     assert failure.gap > 0.5
-    row = claims.Row(0.0, 1.2898, "pm < duchi < laplace")
+    row = claims.TableRow(0.0, 1.2898, "pm < duchi < laplace")
     assert not claims.same_to_two_decimals(row, claims.TABLES["Table I"][0])

@@ -101,11 +101,11 @@ def test_verdicts_bring_their_numbers():
 
 def test_a_wrong_table_is_found_out(monkeypatch):
     first, *others = claims.TABLES["Table I"]
-    wrong = claims.Row(first.low, 1.31, first.order)
+    wrong = claims.TableRow(first.low, 1.31, first.order)
     monkeypatch.setitem(claims.TABLES, "Table I", (wrong, *others))
     rows = one_number.table_1().verdicts[:3]
     assert [row.holds for row in rows] == [False, True, True]
-    wrong = claims.Row(first.low, first.high, "pm < duchi < laplace")
+    wrong = claims.TableRow(first.low, first.high, "pm < duchi < laplace")
     monkeypatch.setitem(claims.TABLES, "Table I", (wrong, *others))
     assert not one_number.table_1().verdicts[0].holds
 

@@ -30,7 +30,7 @@ from ..storage.chain import Link
 from ..storage.database import Database
 from . import policy as policies
 from . import records
-from .overview import JobAnswers, Overview, Recent, asked_and_refused, overview, recent
+from .overview import JobAnswers, Overview, RecentSpending, asked_and_refused, overview, recent
 from .policy import NEWCOMER, Amount, Period, Policy, Standing, check_answers_per_job, check_job
 from .policy import checked_number as _number
 from .records import NO_COST, Request
@@ -41,7 +41,7 @@ __all__ = [
     "Ledger",
     "Overview",
     "Period",
-    "Recent",
+    "RecentSpending",
     "Spending",
     "asked_and_refused",
     "check_answers_per_job",

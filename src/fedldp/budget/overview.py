@@ -77,7 +77,7 @@ def costs(path: str | os.PathLike[str]) -> dict[str, dict[Fraction, int]]:
         return records.costs(file)
 
 
-class Recent(NamedTuple):
+class RecentSpending(NamedTuple):
     """What vehicles have spent in the period that ends now, and when they get it back."""
 
     totals: dict[str, Fraction]  # of each vehicle that has spent anything
@@ -89,13 +89,14 @@ class Recent(NamedTuple):
         `others` is the number of vehicles that have spent nothing. What the cap allows is another
         question.
 
-        >>> Recent({"car 1": Fraction(1, 2)}, None).left(Period(Fraction(2), 3600), others=8)
+        >>> recent = RecentSpending({"car 1": Fraction(1, 2)}, None)
+        >>> recent.left(Period(Fraction(2), 3600), others=8)
         {Fraction(2, 1): 8, Fraction(3, 2): 1}
         """
         return _left(self.totals, period.most, others)
 
 
-def recent(path: str | os.PathLike[str], period: Period) -> Recent:
+def recent(path: str | os.PathLike[str], period: Period) -> RecentSpending:
     """Read what a ledger records about a period, as `overview` reads the rest.
 
     >>> import fedldp, tempfile
@@ -114,7 +115,7 @@ def recent(path: str | os.PathLike[str], period: Period) -> Recent:
         times = [file.execute(counted, (number,))[0][0] for number in numbers if number is not None]
         back = [time + period.seconds + 1 for time in times]
         totals = records.recent_totals(file, period)
-        return Recent(totals, (back[0], back[1]) if back else None)
+        return RecentSpending(totals, (back[0], back[1]) if back else None)
 
 
 def _left(totals: dict[str, Fraction], most: Fraction, others: int) -> dict[Fraction, int]:

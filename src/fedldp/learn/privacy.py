@@ -155,9 +155,9 @@ class NoPrivacy:
     study: ClassVar[bool] = False
 
     @property
-    def parts(self) -> "tuple[Clipped]":
+    def parts(self) -> "tuple[ClippedGradients]":
         """Its one part: all coordinates."""
-        return (Clipped(self.fingerprint),)
+        return (ClippedGradients(self.fingerprint),)
 
     @property
     def bits(self) -> int:
@@ -177,14 +177,14 @@ class NoPrivacy:
 
 @final
 @dataclass(frozen=True)
-class Clipped:
+class ClippedGradients:
     """The part of `NoPrivacy`, and its own coder: it adds up the clipped gradients themselves.
 
     The counters are the sum of each coordinate, the sum of the lengths, and the number of vehicles.
 
     >>> import fedldp
     >>> from fedldp.plan.parts import Matrix
-    >>> part = Clipped(fedldp.Schema.vector(2, bound=1.0)["x"])
+    >>> part = ClippedGradients(fedldp.Schema.vector(2, bound=1.0)["x"])
     >>> cells = np.zeros((1, part.starts[-1]))
     >>> part.simulate(Matrix(np.array([[0.5, 3.0], [0.1, -1.0]])), fedldp.source(1), cells)
     >>> cells[0, :2], part.mean_length(cells)
@@ -216,7 +216,7 @@ class Clipped:
         squares = np.einsum("ij,ij->i", clipped, clipped)
         cells[:, -2] += np.sqrt(squares).reshape(replicas, -1).sum(axis=1)
 
-    def by_block(self, cells: Cells) -> Iterator[tuple["Clipped", tuple[Number], Cells]]:
+    def by_block(self, cells: Cells) -> Iterator[tuple["ClippedGradients", tuple[Number], Cells]]:
         """Yield itself as the coder of a vector in its own units."""
         yield self, (Number("x", -1.0, 1.0, size=self.vector.size),), cells
 

@@ -16,7 +16,7 @@ from ..budget.vehicle import (
     for_vehicle,
 )
 from ..errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
-from ..signing import PrivateKey, PublicKey, PublicKeys, Trusted
+from ..signing import PrivateKey, PublicKey, PublicKeys, TrustedKeys
 from ..storage import files, locks
 from ..storage.chain import MOST_REFUSED, Link, follow
 from ..storage.database import Database, Kind
@@ -41,7 +41,7 @@ __all__ = [
     "PrivateKey",
     "PublicKey",
     "PublicKeys",
-    "Trusted",
+    "TrustedKeys",
     "Vehicle",
     "WireError",
     "asked_and_refused",
