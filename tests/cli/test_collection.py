@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -492,6 +493,31 @@ def test_collect_takes_the_same_memory_for_any_number_of_rows():
 def test_help_has_an_example(name):
     assert f"fedldp {name} " in shown(name, "--help").split("Options:")[0].partition("\n")[2]
     assert name in run("--help")
+
+
+@pytest.mark.parametrize(
+    ("columns", "name", "because"),
+    [
+        (["x"], "sample", "there is one number"),
+        (["x", "city"], "sample", "not all attributes are plain numbers"),
+        (["x", "y"], "sample", "a cube would have [0-9]+% of its squared error, if .*"),
+    ],
+)
+def test_collect_says_which_strategy_was_chosen_and_why(columns, name, because):
+    labels = ["Oslo", "Rome"]
+    schema = Schema.of(**{each: labels if each == "city" else (0, 1) for each in columns})
+    Path("few.toml").write_text(schema.to_toml())
+    row = {"x": "0.25", "y": "1", "city": "Rome"}
+    Path("few.csv").write_text(",".join(columns) + "\n" + ",".join(map(row.get, columns)) + "\n")
+    collect = "collect", "few.csv", "--schema", "few.toml", "--epsilon", 2
+    chosen = json.loads(run(*collect, "--json"))
+    assert chosen["strategy"] == name
+    assert re.fullmatch(because, chosen["because"])
+    printed = " ".join(shown(*collect).split())
+    assert f"Strategy {name}, by rule: {chosen['because']}." in printed
+    for by_hand in (["--strategy", "sample"], ["--k", 1], ["--paper"]):
+        assert "strategy" not in json.loads(run(*collect, *by_hand, "--json"))
+        assert "by rule" not in shown(*collect, *by_hand)
 
 
 def test_plan_says_which_strategy_was_chosen_and_why():

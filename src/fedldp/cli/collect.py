@@ -22,10 +22,12 @@ from fedldp.cli.estimates import (
 from fedldp.cli.options import declared_option
 from fedldp.cli.plans import (
     INPUT,
+    automatic_choice,
     console,
     make_plan,
     naming,
     plan_options,
+    strategy_document,
     strict_option,
     summary,
     tell,
@@ -96,6 +98,7 @@ def collect_command(
     is close. --strict refuses such data.
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
+    choice = automatic_choice(plan, options)
     if strict:
         with naming(data):
             _check_data(plan.schema, data, vehicle).refuse()
@@ -112,6 +115,7 @@ def collect_command(
         draw(plot, others, shapes, title)
     if as_json:
         document = summary(plan) | {
+            **strategy_document(choice),
             "vehicles": tally.reports,
             "confidence": confidence,
             "estimates": rows,
@@ -124,6 +128,8 @@ def collect_command(
         f"Each vehicle answered {summary(plan)['answers']} of {plan.schema.dimensions} with "
         f"epsilon {plan.epsilon:g} in all."
     )
+    if choice is not None:
+        console().print(f"Strategy {choice.strategy.name}, by rule: {choice.reason}.")
     if plot is not None:
         console().print(f"Wrote {plot}", soft_wrap=True)
 

@@ -464,9 +464,9 @@ def plan_command(
     if plot is not None:
         with_epsilon = partial(_plan_with, schema, options)
         _draw_errors(plot, plan, with_epsilon, reports)
-    choice = _automatic(plan, options)
+    choice = automatic_choice(plan, options)
     document = summary(plan) | {
-        **({"strategy": choice.strategy.name, "because": choice.reason} if choice else {}),
+        **strategy_document(choice),
         "constant": plan.constant,
         "vehicles": vehicles,
         "error_if_uniform": (plan.expected_error(reports) / number) ** 0.5,
@@ -527,12 +527,17 @@ def plan_command(
         console().print("Write it to a file with -o.", soft_wrap=True)
 
 
-def _automatic(plan: Plan, options: dict[str, Any]) -> Choice | None:
+def automatic_choice(plan: Plan, options: dict[str, Any]) -> Choice | None:
     """Return which strategy a plan has and why, if its command's options leave it to a rule."""
     flat = dict(options)
     if flat.pop("paper") or pop_strategy(flat) != AUTO:
         return None
     return choose(plan.schema, plan.epsilon)
+
+
+def strategy_document(choice: Choice | None) -> dict[str, str]:
+    """Return which strategy a rule has chosen and why, for JSON; empty if none has."""
+    return {"strategy": choice.strategy.name, "because": choice.reason} if choice else {}
 
 
 def expected_rows(expected: Expectation) -> list[dict[str, Any]]:

@@ -498,9 +498,11 @@ def choose(schema: Schema, epsilon: float) -> Choice:
     if division.with_length:
         return Choice(Directions(), "the vector has a bound on its length")
     if division.categories:
-        return Choice(Sample(), "the schema has categories")
-    if not 1 < schema.dimensions <= MOST_SIGNS:
-        return Choice(Sample(), f"a cube is for 2 to {MOST_SIGNS:,} numbers")
+        return Choice(Sample(), "not all attributes are plain numbers")
+    if schema.dimensions == 1:
+        return Choice(Sample(), "there is one number")
+    if schema.dimensions > MOST_SIGNS:
+        return Choice(Sample(), f"a cube is for at most {MOST_SIGNS:,} numbers")
     errors = {}
     for strategy in (Sample(), Cube()):
         division = Division(schema, epsilon, compact=False)
