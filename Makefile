@@ -214,8 +214,10 @@ bench-flower: $(VENV)/test.done  ## an app with LDPMod beside the same app with 
 accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 	$(BIN)/python benchmarks/accuracy.py
 
+# More or other seeds: make flights SEEDS='--seeds 10 --first 2000'
+SEEDS ?= --seeds 40 --first 1000
 flights: $(VENV)/demo.done  ## what each improvement of training gains, in vehicles
-	$(BIN)/python benchmarks/flights.py --write docs/learning.md
+	$(BIN)/python benchmarks/flights.py $(SEEDS) --write docs/learning.md
 
 # Both take OUT=FOLDER, PUBLISH=PAGE (empty: none) and more options of fedldp-reproduce:
 # make reproduce REPRODUCE='--data wisdm=FILE --data vehicle=FILE'
