@@ -26,7 +26,7 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal
 .PHONY: demo test test-busy test-fleet test-tools test-reproduction test-vehicle test-c test-c-full coverage-c figures-c test-minimum test-python test-slow test-torch test-simulation \
 	test-accountant test-deploy test-faults test-chaos test-hostile test-flower test-vss test-engines test-mqtt test-postgres test-browser test-site test-monitor test-public test-city \
 	bench bench-growth bench-scale bench-engines bench-peers bench-docs bench-gpu bench-reproduce bench-fleet bench-flower bench-mqtt bench-fleet-costs ten-million bench-distributions bench-regression bench-compare \
-	accuracy flights networks city reproduce reproduce-quick paper-map pictures live-page man page page-vehicle docs notebooks dist solutions mutation clean
+	accuracy flights references networks city reproduce reproduce-quick paper-map pictures live-page man page page-vehicle docs notebooks dist solutions mutation clean
 
 demo: $(VENV)/demo.done  ## a fleet of flights learns to predict delays, at several epsilons
 	@$(BIN)/fedldp demo --output demo
@@ -218,6 +218,11 @@ accuracy: $(VENV)/demo.done  ## the error of means, against the paper's best
 SEEDS ?= --seeds 40 --first 1000
 flights: $(VENV)/demo.done  ## what each improvement of training gains, in vehicles
 	$(BIN)/python benchmarks/flights.py $(SEEDS) --write docs/learning.md
+
+# DIAMONDS='--diamonds FILE' (diamonds.csv of the package plotnine) and WISDM='--path FILE' add rows.
+references: $(VENV)/reproduction.done  ## what solvers reach that hold all data, beside default trainings
+	$(BIN)/python benchmarks/references.py linear $(DIAMONDS) --write docs/learning.md
+	$(BIN)/python benchmarks/references.py features $(DIAMONDS) $(WISDM) --write docs/networks.md
 
 # Both take OUT=FOLDER, PUBLISH=PAGE (empty: none) and more options of fedldp-reproduce:
 # make reproduce REPRODUCE='--data wisdm=FILE --data vehicle=FILE'

@@ -47,7 +47,6 @@ from fedldp.learn import (
     Settings,
     objective,
 )
-from fedldp.learn.features import written_out
 from fedldp.plan.strategies import Directions
 
 LENGTH, RATE_HZ, GRAVITY = 64, 20, 9.81
@@ -229,8 +228,8 @@ def window_tables(fleet: Fleet) -> tuple[Dataset, Dataset]:
     return train, test
 
 
-def diamonds(path: Path, vehicles: int) -> tuple[Dataset, Dataset]:
-    """Diamonds, a fifth of them held out; vehicles are drawn from the others."""
+def diamond_table(path: Path) -> Dataset:
+    """All diamonds, whose target is the cut."""
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     kinds = ["cut", "color", "clarity"]
@@ -245,11 +244,15 @@ def diamonds(path: Path, vehicles: int) -> tuple[Dataset, Dataset]:
     )
     columns = [np.clip([float(row[name]) for row in rows], *bounds[name]) for name in bounds]
     columns += [np.array([labels[name].index(row[name]) for row in rows]) for name in kinds]
-    whole = table("diamonds", schema, columns, "cut")
-    source = fedldp.source(1)
-    order = np.argsort(source.words(len(rows)), kind="stable")
-    held = len(rows) // 5
-    drawn = order[held:][source.below(len(rows) - held, vehicles)]
+    return table("diamonds", schema, columns, "cut")
+
+
+def diamonds(path: Path, vehicles: int) -> tuple[Dataset, Dataset]:
+    """Diamonds, a fifth of them held out; vehicles are drawn from the others."""
+    whole, source = diamond_table(path), fedldp.source(1)
+    order = np.argsort(source.words(len(whole)), kind="stable")
+    held = len(whole) // 5
+    drawn = order[held:][source.below(len(whole) - held, vehicles)]
     return whole.take(drawn), whole.take(order[:held])
 
 
@@ -316,20 +319,6 @@ def rows_of(fleet: Fleet, runs: int, sizes: list[int], parts: list[int]) -> Iter
                 yield Row(fleet.title, "network", weights, vehicles, epsilon, errors)
 
 
-def converged(tables: tuple[Dataset, Dataset]) -> float:
-    """Return the error of a softmax that a solver fits to all data, without privacy."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    (x, y), (tested, labels) = (
-        (written_out(features), targets)
-        for features, targets in (each.examples("softmax").read(slice(None)) for each in tables)
-    )
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=1e4, max_iter=1000)).fit(x, y)
-    return float(1 - model.score(tested, labels))
-
-
 def diamond_rows(path: Path, vehicles: int, runs: int) -> Iterator[Row]:
     tables = diamonds(path, vehicles)
     for epsilon in (None, *EPSILONS):
@@ -391,7 +380,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--path", type=Path, help="the WISDM 2019 file; synthetic without it")
     parser.add_argument("--diamonds", type=Path, help="diamonds.csv of plotnine, instead")
-    parser.add_argument("--converged", action="store_true", help="only fit a softmax, by a solver")
     parser.add_argument("--vehicles", type=int, default=200_000)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--filters", type=int, nargs="*", default=list(SIZES))
@@ -401,13 +389,6 @@ def main() -> None:
     parser.add_argument("--load", type=Path, help="errors that were saved: train nothing")
     chosen = parser.parse_args()
     load = synthetic if chosen.path is None else lambda n: wisdm(chosen.path, n)
-    if chosen.converged:
-        if chosen.diamonds is not None:
-            tables = diamonds(chosen.diamonds, chosen.vehicles)
-        else:
-            tables = window_tables(load(chosen.vehicles))
-        print(f"{tables[0].title}, softmax, converged without privacy: {converged(tables):.3f}")
-        return
     if chosen.load is not None:
         found = (Row(**json.loads(line)) for line in chosen.load.open())
     elif chosen.diamonds is not None:

@@ -1,5 +1,6 @@
 """The benchmarks' own arithmetic; no test asserts a time."""
 
+import argparse
 import itertools
 import math
 import sys
@@ -15,6 +16,7 @@ import harness
 import numpy as np
 import pages
 import pytest
+import references
 import scale
 import sizes
 import straightforward
@@ -270,6 +272,18 @@ def test_an_error_becomes_a_factor_of_vehicles():
     assert flights.factor(0.21, curve) == "more than 64"
 
 
-def test_the_converged_reference_is_far_below_the_base_rate():
+def test_references_are_far_below_the_base_rate():
     """Of the flights, 0.237 are late."""
-    assert flights.converged(flights.parts_of(seed=1, vehicles=2000), "logistic") < 0.12
+    parts = flights.parts_of(seed=1, vehicles=2000)
+    assert flights.majority(parts, "logistic") == pytest.approx(0.237, abs=0.005)
+    assert flights.converged(parts, "logistic") < 0.12
+    assert references.boosted_trees(parts, "logistic") < 0.14
+    assert references.boosted_trees(parts, "squared") < flights.majority(parts, "squared") / 2
+
+
+def test_fixed_features_tell_gaits_apart_and_references_have_no_standard_error():
+    given = argparse.Namespace(vehicles=1000, path=None, diamonds=None, seeds=2, first=1)
+    made = references.features(given)
+    for _, *privately, converged, trees in made.rows:
+        assert all("±" in each for each in privately)
+        assert max(float(converged), float(trees)) < 0.2
