@@ -139,7 +139,7 @@ def _cited(figure: Figure, materials: Sequence[Material]) -> Iterator[str]:
         training = bool(figure.objective)
         d = material.dataset.dimensions if training else material.columns
         if d % 2:
-            yield f"{material.about.title}: d = {d} is odd, where duchi-2018 is duchi"
+            yield f"{material.about.title}: d = {d} is odd: duchi-2018 is duchi, with other noise"
             continue
         told = []
         for epsilon in (0.5, 1.0, 4.0):

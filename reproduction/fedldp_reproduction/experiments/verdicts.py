@@ -236,7 +236,8 @@ def _percent(gap: Interval) -> str:
         return f"{gap.mean:+.1%}"
     if gap.high - gap.low > _VAGUE:
         return f"{gap.mean:+.1%} (too few runs to tell)"
-    return f"{gap.mean:+.1%} ({gap.low:+.1%} to {gap.high:+.1%})"
+    low = max(gap.low, -1.0)  # an error cannot be lower by more than all of it
+    return f"{gap.mean:+.1%} ({low:+.1%} to {gap.high:+.1%})"
 
 
 def _better(

@@ -37,6 +37,7 @@ _MOST_COLUMNS = 3
 _MOST_TICKS = 6
 _ALONE = 7.0  # inches: a single panel needs no more
 _HEIGHT = 3.2
+_LINEAR_SPAN = 30.0  # by which factor positive values may differ before their axis is logarithmic
 
 
 def heading(result: FigureResult) -> str:
@@ -125,8 +126,10 @@ def describe(result: FigureResult) -> str:
     span = f"from {min(places):.4g} to {max(places):.4g}"
     sentences = [f"Lines of {y} over {x} {span}: {'; '.join(series)}"]
     for panel in panels:
-        found = _told([point for point in result.points if point.panel == panel], len(series))
-        sentences.append(f"{panel}: {found}" if panel else f"{found[0].upper()}{found[1:]}")
+        points = [point for point in result.points if point.panel == panel]
+        told = _told(points, len(series))
+        name = panel if result.y_log else _axis(panel, _has_log_axis(result, points))
+        sentences.append(f"{name}: {told}" if panel else f"{told[0].upper()}{told[1:]}")
     return ". ".join(sentences) + "."
 
 
@@ -148,6 +151,12 @@ def _told(points: Sequence[Point], competitors: int) -> str:
         courses.append(f"{who} goes from {start.y:.4g} at {start.x:.4g} to {end.y:.4g}")
         courses[-1] += f" at {end.x:.4g}"
     return "; ".join(courses)
+
+
+def _has_log_axis(result: FigureResult, points: Sequence[Point]) -> bool:
+    """Return whether a panel is drawn on a log scale, without which its low values are one line."""
+    values = [point.y for point in points]
+    return result.y_log or 0 < _LINEAR_SPAN * min(values) < max(values)
 
 
 def _axis(label: str, log: bool) -> str:
@@ -184,12 +193,13 @@ def _axes(axes: Any, result: FigureResult, points: Sequence[Point]) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
     elif _MOST_TICKS * apart >= (places[-1] - places[0]) / 2:
         axes.set_xticks(places, [f"{place:g}" for place in places])
-    if result.y_log:
+    log = _has_log_axis(result, points)
+    if log:
         axes.set_yscale("log")
     elif min(point.y for point in points) < 0 < max(point.y for point in points):
         axes.axhline(0, color=BLACK, lw=0.8)
     if any(point.low is not None for point in points):
-        axes.set_ylim(*_limits(points, result.y_log))
+        axes.set_ylim(*_limits(points, log))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -1,4 +1,4 @@
-"""Results as a page of the documentation: pictures, every claim with its numbers, the data used.
+"""Results as a page of the documentation: pictures and their numbers, every claim, the data used.
 
 The page is Markdown with two markers; what stands between them is written anew, the rest is kept.
 """
@@ -12,12 +12,12 @@ from fedldp.errors import DomainError
 from fedldp.storage import files
 from fedldp_reproduction import environment
 from fedldp_reproduction.pages import drawing
-from fedldp_reproduction.pages.report import VERDICTS, verdict
-from fedldp_reproduction.results import ClaimVerdict, FigureResult
+from fedldp_reproduction.pages.report import CLAIMS, VERDICTS, claims_table, verdict
+from fedldp_reproduction.results import ClaimVerdict, FigureResult, to_csv
 
 BEGIN = "<!-- written by `make reproduce`: begin -->"
 END = "<!-- written by `make reproduce`: end -->"
-PICTURES = Path("images/reproduction")  # beside the page
+FILES = Path("images/reproduction")  # beside the page
 _RESOLUTION = 80  # dots per inch
 # Not every Markdown lets "<" be escaped by a backslash.
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|#"} | {"<": "&lt;", ">": "&gt;"})
@@ -43,18 +43,20 @@ def published_version(page: Path) -> str:
 
 
 def publish(results: Sequence[FigureResult], page: Path, profile: str) -> None:
-    """Write the results into a page, and their pictures beside it."""
+    """Write the results into a page, and their pictures, numbers and claims beside it."""
     before, after = _around(page)
     text = render(results, profile)  # first: it names the commit, to which pictures are changes
-    folder = page.parent / PICTURES
+    folder = page.parent / FILES
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = set()
+    files.write(folder / CLAIMS, claims_table(results))
+    written = {folder / CLAIMS}
     for result in results:
         if result.points:
-            path = folder / f"{result.key}.png"
-            drawing.draw(result).savefig(path, dpi=_RESOLUTION, metadata={"Software": None})
-            drawn.add(path)
-    for path in set(folder.glob("*.png")) - drawn:
+            picture, numbers = (folder / f"{result.key}.{kind}" for kind in ("png", "csv"))
+            drawing.draw(result).savefig(picture, dpi=_RESOLUTION, metadata={"Software": None})
+            files.write(numbers, to_csv(result.points))
+            written |= {picture, numbers}
+    for path in {*folder.glob("*.png"), *folder.glob("*.csv")} - written:
         path.unlink()
     files.write(page, f"{before}{BEGIN}\n\n{text}\n{END}{after}")
 
@@ -110,7 +112,10 @@ def _summary(results: Sequence[FigureResult], profile: str) -> Iterator[str]:
 def _claims(results: Sequence[FigureResult]) -> Iterator[str]:
     told = [(result, each) for result in results for each in result.verdicts]
     yield "## Every claim of the paper {#claims}\n"
-    yield "Where a claim fails, **True is:** gives the narrowest sentence like it that is true.\n"
+    yield (
+        "Where a claim fails, **True is:** gives the narrowest sentence like it that is true. All "
+        f"claims as a table: [{CLAIMS}]({(FILES / CLAIMS).as_posix()}).\n"
+    )
     yield from _table("claim", [it for it in told if not (it[1].misprint or it[1].beyond)])
     yield "## Misprints in the paper {#all-misprints}\n"
     yield "Slips of the pen: what is meant is clear, and it holds. They are not failed claims.\n"
@@ -140,10 +145,11 @@ def _figures(results: Sequence[FigureResult]) -> Iterator[str]:
     yield "## Figures and tables\n"
     for result in results:
         yield f"### {escaped(drawing.heading(result))} {{#{result.key}}}\n"
-        yield f"{escaped(result.paper)}. `fedldp-reproduce {result.key}`\n"
+        path = (FILES / result.key).as_posix()
+        numbers = f" ([numbers]({path}.csv))" if result.points else ""
+        yield f"{escaped(result.paper)}. `fedldp-reproduce {result.key}`{numbers}\n"
         if result.points:
-            words = escaped(drawing.describe(result))
-            yield f"![{words}]({(PICTURES / result.key).as_posix()}.png)\n"
+            yield f"![{escaped(drawing.describe(result))}]({path}.png)\n"
         for number, row in enumerate(result.table):
             yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
             if not number:

@@ -105,7 +105,7 @@ def section(result: FigureResult, folder: Path) -> Section:
 def write(sections: Sequence[Section], folder: Path, profile: str, expected: int) -> Path:
     """Write the page, and all claims as a table, to a folder; return where the page is."""
     results = [each.result for each in sections]
-    files.write(folder / CLAIMS, _table(results))
+    files.write(folder / CLAIMS, claims_table(results))
     files.write(folder / environment.NAME, environment.lock())
     files.write(folder / NAME, render(sections, profile, expected))
     return folder / NAME
@@ -133,7 +133,7 @@ def render(sections: Sequence[Section], profile: str, expected: int) -> str:
     )
 
 
-def _table(results: Sequence[FigureResult]) -> str:
+def claims_table(results: Sequence[FigureResult]) -> str:
     """Return all claims as text, one line each."""
     text = io.StringIO()
     columns = ("figure", "paper", "claim", "verdict", "evidence", "true_instead")

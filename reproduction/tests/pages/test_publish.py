@@ -16,7 +16,7 @@ from fedldp_reproduction.command import reproduce_command
 from fedldp_reproduction.figures import description
 from fedldp_reproduction.pages import publish
 from fedldp_reproduction.pages.report import VERDICTS
-from fedldp_reproduction.results import ClaimVerdict
+from fedldp_reproduction.results import ClaimVerdict, to_csv
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = f"# Before\n\n{publish.BEGIN}\nold\n{publish.END}\n\nAfter.\n"
@@ -88,9 +88,15 @@ def test_pictures_tables_data_and_settings(page):
     assert text.count("License: CC0-1.0") == 1  # the data are named once
     absent = replace(made(), settings=("WISDM is not available: fetch it",))
     assert "**Missing:** WISDM is not available" in written(page, absent)
-    (picture.parent / "gone.png").write_bytes(b"")
+    assert "([numbers](images/reproduction/means.csv))" in text
+    numbers = (picture.parent / "means.csv").read_text("utf-8")
+    assert numbers == to_csv(made().points)
+    assert "HM-TP is best" in (picture.parent / "claims.csv").read_text("utf-8")
+    for name in ("gone.png", "gone.csv"):
+        (picture.parent / name).write_bytes(b"")
     written(page, made())
-    assert [path.name for path in picture.parent.iterdir()] == ["means.png"]
+    kept = {path.name for path in picture.parent.iterdir()}
+    assert kept == {"claims.csv", "means.csv", "means.png"}
 
 
 def test_texts_mean_nothing_to_markdown(page):

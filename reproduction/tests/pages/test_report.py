@@ -122,6 +122,20 @@ def test_a_curve_through_zero_shows_where_zero_is():
     assert [0, 0] in [list(line.get_ydata()) for line in axes.lines]
 
 
+def test_low_lines_are_told_apart_beside_a_line_far_above_them():
+    def axes_and_words(high, low=1.0):
+        ys = {"laplace": high, "hm-tp": low, "hm": 1.1}
+        points = tuple(
+            Point("br", name, x, y, None, None, 1) for name, y in ys.items() for x in (1, 2)
+        )
+        result = made(points=points, y_log=False)
+        return draw(result).axes[0].get_yscale(), "br (log scale):" in describe(result)
+
+    assert axes_and_words(high=2000.0) == ("log", True)
+    assert axes_and_words(high=2.0) == ("linear", False)
+    assert axes_and_words(high=2000.0, low=-1.0) == ("linear", False)
+
+
 def test_the_same_figure_is_the_same_text():
     assert svg(draw(made())) == svg(draw(made()))
 
