@@ -363,16 +363,18 @@ def main() -> None:
         ("a TLS handshake", f"{ours * 1e6:,.0f} µs"),
         ("the same, of `openssl s_server`", f"{theirs * 1e6:,.0f} µs"),
         (
-            f"a round of 10,000 agents of a vehicle (from {AGENTS:,}), connections and job known",
+            f"a round of 10,000 agents with one vehicle each, computed from {AGENTS:,}; "
+            "connections are open, and agents know the job",
             f"{kept * 1e4:.1f} s",
         ),
-        ("the same, each on a new connection", f"{fresh * 1e4:.1f} s"),
+        ("the same, but each agent opens a connection", f"{fresh * 1e4:.1f} s"),
         (
-            f"the same, with ledgers (from {LEDGERS}), kept connections, and an unknown job",
+            f"a round of 10,000 agents, computed from {LEDGERS}, which also fetch the job and "
+            "write ledgers; connections are open",
             f"{with_ledgers * 1e4:.1f} s",
         ),
         ("a step of a training, with its last answer", f"{step:.3f} s"),
-        ("answers that an agent of 500,000 vehicles draws in a second", f"{draws:,.0f}"),
+        ("answers that an agent with 500,000 vehicles makes in a second", f"{draws:,.0f}"),
         ("memory of the server", f"{memory:.0f} MB"),
     ]
     table = Table("What a fleet costs", ("in processor time", ""), rows)

@@ -155,7 +155,7 @@ def measure(count: int, parent: Path | None) -> list[Table]:
             ways,
         ),
         Table(
-            f"Parquet files, on {CORES} cores",
+            f"Parquet files, on a machine with {CORES} cores",
             ("packet", "packets", "on disk, each", "time", "processor time, each", "peak memory"),
             files,
         ),

@@ -50,13 +50,13 @@ def tables(costs: dict[str, Any]) -> list[Table]:
     """Return what ten million answers need, and where that ends."""
     needs = {name: Need.of(costs, seconds) for name, seconds in WINDOWS.items()}
     labels = {
-        "answers": "answers a second",
-        "proxy": "proxy with TLS, new connections",
-        "server": "server processes, HTTPS",
-        "database": "PostgreSQL",
-        "lock": "the lock of all processes is held",
-        "broker": "or a broker with TLS, new sessions",
-        "server_over_mqtt": "and a server process, MQTT, SQLite",
+        "answers": "number of answers a second",
+        "proxy": "HTTPS: proxy with TLS, new connections",
+        "server": "HTTPS: server processes",
+        "database": "HTTPS: PostgreSQL",
+        "lock": "HTTPS: share of the time in which the lock is held",
+        "broker": "MQTT: broker with TLS, new sessions",
+        "server_over_mqtt": "MQTT: server process with SQLite",
     }
     rows = [
         [label, *(_shown(field, getattr(need, field)) for need in needs.values())]
@@ -73,11 +73,11 @@ def tables(costs: dict[str, Any]) -> list[Table]:
             "agents in the memory of each process",
             f"{VEHICLES * costs['member_bytes'] / 1e9:,.1f} GB",
         ],
-        [f"answers a second at {USABLE:.0%} of the lock", f"{fastest:,.0f}"],
-        ["ten million of them take at least", f"{VEHICLES / fastest / 60:,.0f} minutes"],
+        [f"answers a second if the lock is held {USABLE:.0%} of the time", f"{fastest:,.0f}"],
+        ["ten million answers at this rate", f"{VEHICLES / fastest / 60:,.0f} minutes"],
     ]
     return [
-        Table("Ten million vehicles that answer within", ("cores, or share", *needs), rows),
+        Table("Ten million vehicles that answer within", ("cores, unless stated", *needs), rows),
         Table("Whenever they answer", ("what", "how much"), once),
     ]
 

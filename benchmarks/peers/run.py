@@ -72,7 +72,8 @@ PEERS = (
         ("pfl==0.6.0", str(ROOT)),
         (
             "of its local mechanisms only Laplace is private with an epsilon alone",
-            "noise of scale bound / epsilon is 2 epsilon-private on a vehicle: asked for half",
+            "on a vehicle, its noise of scale bound / epsilon is only 2 epsilon-private: so we ask "
+            "it for half of epsilon",
             "no frequencies",
         ),
     ),
@@ -80,8 +81,8 @@ PEERS = (
         "flower",
         ("flwr[simulation]>=1.41,<1.42",),
         (
-            "its LocalDpMod adds Gaussian noise, with a delta: no mechanism with epsilon alone, "
-            "so speed only, without privacy, on all cores",
+            "its LocalDpMod adds Gaussian noise, which needs a delta: as it has no mechanism with "
+            "epsilon alone, only its speed is measured, without privacy and on all cores",
             "ours is a simulation in one process, without messages: no ratio is given, and through "
             "Flower ours costs what Flower costs",
         ),

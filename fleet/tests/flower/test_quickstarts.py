@@ -1,7 +1,8 @@
-"""The first lines of docs/flower-mod.md, as they are, in apps of the shape of Flower's quickstarts.
+"""The first lines of docs/flower-mod.md, in apps of the shape of Flower's quickstarts.
 
 The apps are in fleet/tests/fixtures/quickstarts. They run with `flwr run`, in Flower's simulation,
 from a folder that is not theirs, on a machine that has nothing but what the page tells to make.
+The lines are as they are on the page, except for what the page says of trials with few nodes.
 """
 
 import re
@@ -42,6 +43,7 @@ def pasted(folder, name):
         statement = re.search(rf"^( *){re.escape(old.removesuffix('()'))}\((.*)\)$", text, re.M)
         indent, given = statement.groups()
         lines = textwrap.indent(new.strip(), indent)
+        lines = lines.replace('"plan.json"))(', '"plan.json"), force=True)(')  # for few nodes
         if given:  # "Put the arguments of the strategy into the last brackets"
             lines = f"{lines.removesuffix('()')}({given})"
         path.write_text(text.replace(statement.group(), lines), "utf-8")
@@ -67,13 +69,15 @@ def test_the_page_fits_the_apps(tmp_path, monkeypatch, name):
     write_plan(app, name, monkeypatch)
     plan = fedldp.Plan.from_json((app / "app" / "plan.json").read_text("utf-8"))
     assert plan.schema.dimensions == WEIGHTS[name]
-    assert "private(FedAvg, " in (app / "app" / "server_app.py").read_text("utf-8")
+    server = (app / "app" / "server_app.py").read_text("utf-8")
+    assert "private(FedAvg, " in server
+    assert "force=True" in server
     assert "ClientApp(mods=[mod])" in (app / "app" / "client_app.py").read_text("utf-8")
 
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("name", WEIGHTS)
-def test_the_first_lines_of_the_page_work_as_they_are(tmp_path, monkeypatch, name):
+def test_the_first_lines_of_the_page_work(tmp_path, monkeypatch, name):
     app = pasted(tmp_path, name)
     write_plan(app, name, monkeypatch)
     (tmp_path / "elsewhere").mkdir()
