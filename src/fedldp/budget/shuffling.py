@@ -3,7 +3,33 @@
 fedldp guarantees epsilon to each vehicle against everybody, the server included. If somebody whom
 the vehicles trust also removes all traces of who sent which report, then a report hides among
 those of the other vehicles, and the *shuffled* reports of n vehicles are (epsilon', delta)-private
-with a much smaller epsilon'. docs/explanation/limitations.md#shuffling proves the bound.
+with a much smaller epsilon'.
+
+The bound. One vehicle has the value x or x'; all other data are fixed and known to the attacker.
+Write R(x) for the distribution of a report about x, and p = e^epsilon. R is epsilon-private, so
+R(x) <= p R(x') and the other way round for each report y. Where R(x) > R(x'), let a(y) =
+(R(x) - R(x')) / (p - 1), otherwise a(y) = 0; let b(y) be the same with x and x' exchanged. At most
+one of the two is positive at y, and both have the same total alpha = TV / (p - 1), where TV <=
+(p - 1) / (p + 1) is the total variation distance of R(x) and R(x'). Then
+
+    R(x) = p a + b + c,    R(x') = a + p b + c,    R(z) >= a + b for every other value z,
+
+where c >= 0 is the same in both equations: the first two follow from the definitions, c >= 0 and
+the third from R(z) >= max(R(x), R(x')) / p, since p a <= R(x) where a > 0. So every other report is,
+with probability 2 alpha, a fair coin between "like a" and "like b"; what it is otherwise does not
+depend on the vehicle. Tell the attacker how each report was made, except which way the coins fell
+and which report is the vehicle's. The attacker then sees C coins, where C is binomial with n - 1
+trials and probability 2 alpha, and the vehicle's answer among them: for x it is "a" with
+probability p alpha, "b" with probability alpha and neither otherwise; for x' the other way round.
+So all that counts is the number of coins of each kind.
+
+If alpha < 1 / (p + 1), this view can be made from that with alpha = 1 / (p + 1) by forgetting each
+coin with the same probability, so the largest alpha is the worst case. There the two distributions
+have the exact divergence
+
+    delta(epsilon') = sum over c of P(C = c) max over H of (P(H | c, x) - e^epsilon' P(H | c, x')),
+
+where H runs through all sets of possible numbers of heads: a sum of binomial tails.
 """
 
 import math
