@@ -4,7 +4,16 @@ A vehicle that answers in every one of T periods pays T times. Before it sees an
 therefore draws k of the T periods, each set of k equally likely, and answers in those alone. Its
 reports and its silence together cost k times the plan's epsilon, whatever its values are and
 however they change. If the plan asks only for what never changes, a vehicle repeats its first
-answer, and pays once. docs/repeated.md has the proofs.
+answer, and pays once. docs/repeated.md has the proof.
+
+Errors of trends are added as if each period had asked other vehicles. That is never too small. Let
+u_t be what a vehicle contributes if it answers in period t. Over the draw of its k periods, the sum
+of its contributions has the variance
+
+    (pi - pi2) sum(u_t^2) + (pi2 - pi^2) sum(u_t)^2 <= pi sum(u_t^2),
+
+with pi = k / T, and pi2 = k (k - 1) / (T (T - 1)) for two periods. Since pi2 <= pi^2, the second term
+is not positive, and the right side is what independent periods would give.
 """
 
 import hashlib
@@ -352,7 +361,7 @@ class Calendar:
         -----
         Errors are added as if the periods had asked different vehicles. A vehicle that answers in
         one period is less likely to answer in another one, as it answers k times in all, so the
-        true error is smaller: docs/repeated.md has the proof.
+        true error is smaller. The module `fedldp.budget.calendars` begins with the proof.
 
         Examples
         --------
