@@ -12,8 +12,8 @@ of its contributions has the variance
 
     (pi - pi2) sum(u_t^2) + (pi2 - pi^2) sum(u_t)^2 <= pi sum(u_t^2),
 
-with pi = k / T, and pi2 = k (k - 1) / (T (T - 1)) for two periods. Since pi2 <= pi^2, the second term
-is not positive, and the right side is what independent periods would give.
+with pi = k / T, and pi2 = k (k - 1) / (T (T - 1)) for two periods. Since pi2 <= pi^2, the second
+term is not positive, and the right side is what independent periods would give.
 """
 
 import hashlib

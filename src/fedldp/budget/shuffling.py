@@ -15,11 +15,11 @@ one of the two is positive at y, and both have the same total alpha = TV / (p - 
     R(x) = p a + b + c,    R(x') = a + p b + c,    R(z) >= a + b for every other value z,
 
 where c >= 0 is the same in both equations: the first two follow from the definitions, c >= 0 and
-the third from R(z) >= max(R(x), R(x')) / p, since p a <= R(x) where a > 0. So every other report is,
-with probability 2 alpha, a fair coin between "like a" and "like b"; what it is otherwise does not
-depend on the vehicle. Tell the attacker how each report was made, except which way the coins fell
-and which report is the vehicle's. The attacker then sees C coins, where C is binomial with n - 1
-trials and probability 2 alpha, and the vehicle's answer among them: for x it is "a" with
+the third from R(z) >= max(R(x), R(x')) / p, since p a <= R(x) where a > 0. So every other report
+is, with probability 2 alpha, a fair coin between "like a" and "like b"; what it is otherwise does
+not depend on the vehicle. Tell the attacker how each report was made, except which way the coins
+fell and which report is the vehicle's. The attacker then sees C coins, where C is binomial with n
+- 1 trials and probability 2 alpha, and the vehicle's answer among them: for x it is "a" with
 probability p alpha, "b" with probability alpha and neither otherwise; for x' the other way round.
 So all that counts is the number of coins of each kind.
 
