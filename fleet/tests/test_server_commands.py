@@ -152,6 +152,9 @@ def test_a_quantile_is_asked_for_in_twenty_rounds(server):
     assert (made.search.number.name, made.search.level) == ("load", 0.9)
     with pytest.raises(DomainError, match="--column must be a number"):
         job(server, "quantile", "late", "--column", "late", *given)
+    rows.write_text(rows.read_text("utf-8").replace("[load]", '[load]\nrule = "maximum"'), "utf-8")
+    with pytest.raises(DomainError, match="'load' must have no rule"):
+        job(server, "quantile", "largest", "--column", "load", *given)
 
 
 def test_a_running_job_is_not_replaced_by_accident(server):

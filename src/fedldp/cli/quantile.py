@@ -79,8 +79,6 @@ def quantile_command(
     """  # noqa: D301 (click wants the character \b itself)
     columns = read_schema(schema)
     number = number_of(columns, column)
-    if columns[column].rule != RANDOM:
-        raise DomainError(f"here each row is a vehicle: {column!r:.80} must have no rule.")
     values, quality = _read(number, data)
     quality = quality.using(*(attribute.name for attribute in columns.attributes))
     with naming(data):
@@ -112,6 +110,11 @@ def number_of(schema: Schema, column: str) -> Number:
     found = schema[column]
     if not hasattr(found, "low") or not hasattr(found, "high") or getattr(found, "size", 1) != 1:
         raise DomainError(f"--column must be a number with bounds; {column!r:.80} is none.")
+    if found.rule != RANDOM:
+        raise DomainError(
+            f"a search for a quantile asks for one random row of a vehicle: {column!r:.80} must "
+            "have no rule. A column that has bins may have one."
+        )
     return Number(column, found.low, found.high)
 
 
