@@ -1,6 +1,6 @@
 """What every registered coder must do. A new coder is tested by registering it.
 
-Add a few small coders of the new kind to `SAMPLES`.
+Add a few small coders of the new kind to `CODER_SAMPLES` in tests/helpers/samples.py.
 """
 
 import itertools
@@ -11,64 +11,24 @@ from functools import cache, cached_property
 
 import numpy as np
 import pytest
-from plans import code_law, directions_of, inputs, law
+from plans import code_law, inputs, law
+from samples import CODER_SAMPLES, plan_around, schema_for
 
 import fedldp
 from fedldp import Plan, Schema, Source, vehicle
 from fedldp._internal import packing
-from fedldp.coders import (
-    CODERS,
-    CubeCoder,
-    DirectionsCoder,
-    Lines,
-    RandomizedResponse,
-    UnaryEncoding,
-)
+from fedldp.coders import CODERS, DirectionsCoder
 from fedldp.coders.base import AsBits, ByLaw, ForCategories, ForNumbers, VectorCoder, epsilon_of
 from fedldp.coders.laws import Law
 from fedldp.errors import DomainError, PrivacyError, WireError
-from fedldp.mechanisms import HMTP, Duchi
 from fedldp.plan.parts import Matrix, Part
 
-SAMPLES = {
-    "numbers": [Duchi(0.5).channel(), HMTP(2.0).channel(7)],
-    "response": [RandomizedResponse.of(0.7, 2), RandomizedResponse.of(3.0, 5)],
-    "unary": [UnaryEncoding.of(0.7, 3), UnaryEncoding.of(3.0, 6)],
-    "lines": [
-        Lines.of(0.7, 3, bits=3),
-        Lines.of(3.0, 5),
-        Lines.of(1.0, 9),
-        Lines.of(0.3, 8, bits=4),
-    ],
-    "cube": [CubeCoder.of(0.7, 3), CubeCoder.of(3.0, 4), CubeCoder.of(1.0, 1)],
-    "directions": [
-        directions_of(0.7, 3, directions=7, best=2, null=False),
-        directions_of(3.0, 2, directions=3, best=1, null=True),
-        DirectionsCoder.of(2.0, 1, mean_length=0.3),
-    ],
-}
 ALL = [
-    pytest.param(each, id=f"{kind}-{i}") for kind in SAMPLES for i, each in enumerate(SAMPLES[kind])
+    pytest.param(each, id=f"{kind}-{i}")
+    for kind, samples in CODER_SAMPLES.items()
+    for i, each in enumerate(samples)
 ]
 NOT_OF_VECTORS = [each for each in ALL if not isinstance(each.values[0], VectorCoder)]
-
-
-def schema_of(coder):
-    """Return a schema with one attribute that fits a coder, twice if the coder is not joint."""
-    if coder.inputs != (-1.0, 1.0):
-        labels = [str(i) for i in range(coder.estimates)]
-        return Schema.of(a=labels, b=labels)
-    if isinstance(coder, VectorCoder):
-        return Schema.vector(coder.coordinates, length=1.0)
-    return Schema.vector(coder.coordinates, bound=1.0) if coder.joint else Schema.vector(2, 1.0)
-
-
-def plan_of(coder, k=1):
-    schema = schema_of(coder)
-    attributes = tuple(range(len(schema)))
-    coders = (coder,) if coder.joint else (coder,) * len(attributes)
-    part = Part(schema, attributes, coders, k)
-    return Plan.from_parts(schema, k * coder.epsilon, [part])
 
 
 def values_of(coder, n, seed):
@@ -91,8 +51,8 @@ def truth(coder, values):
 
 
 def test_every_kind_has_samples():
-    assert set(SAMPLES) == set(CODERS)
-    for kind, coders in SAMPLES.items():
+    assert set(CODER_SAMPLES) == set(CODERS)
+    for kind, coders in CODER_SAMPLES.items():
         assert {type(each) for each in coders} == {CODERS[kind]}
         assert {each.kind for each in coders} == {kind}
 
@@ -104,7 +64,7 @@ def test_whole_reports_are_private_in_integers(coder):
         # Seeds do not depend on the data: a few show all there is.
         coder = replace(coder, seed_bits=2)
     for k in {1, 1 if coder.joint else 2}:
-        plan = plan_of(coder, k)
+        plan = plan_around(coder, k)
         document = json.loads(plan.to_json())
         laws = [law(document, given) for given in inputs(document)]
         assert all(sum(each.values()) == 1 for each in laws)
@@ -207,7 +167,7 @@ def test_counting_adds_up_in_any_way(coder):
 
 def alone(coder):
     """Return a plan that asks for one unit alone: a record is a code."""
-    schema = schema_of(coder)
+    schema = schema_for(coder)
     if not coder.joint:
         schema = Schema(
             (replace(schema.attributes[0], **({} if len(schema) > 1 else {"size": 1})),)
@@ -255,7 +215,7 @@ def test_mean_and_variance_of_an_estimate_are_exact(coder):
         np.testing.assert_allclose(variance.sum(), promised, rtol=1e-9)
 
 
-@pytest.mark.parametrize("coder", SAMPLES["directions"][:2])
+@pytest.mark.parametrize("coder", CODER_SAMPLES["directions"][:2])
 def test_directions_are_unbiased_over_all_seeds(coder):
     """The odds are exact; of the seeds, 64 stand for all: by chance off in 1 of 10^5 runs."""
     seeds, codes, d = 64, coder.directions + 1, coder.coordinates
@@ -360,7 +320,7 @@ def test_the_number_of_random_words_says_nothing(coder):
 
 @pytest.mark.parametrize("coder", ALL)
 def test_what_is_sent_refuses_generators_for_study(coder):
-    predictable, plan, values = np.random.default_rng(1), plan_of(coder), values_of(coder, 2, 1)
+    predictable, plan, values = np.random.default_rng(1), plan_around(coder), values_of(coder, 2, 1)
     with pytest.raises(DomainError, match="source must be a Source"):
         coder.encode(values, predictable)
     with pytest.raises(DomainError, match="source must be a Source"):
@@ -372,7 +332,7 @@ def test_what_is_sent_refuses_generators_for_study(coder):
 @pytest.mark.parametrize("coder", ALL)
 def test_vehicles_send_what_the_plan_says(coder):
     """The single file for a vehicle takes the plan, and a server counts its report."""
-    plan = plan_of(coder)
+    plan = plan_around(coder)
     small = vehicle.Plan(plan.to_json(), plan.epsilon)
     row = {
         each.name: each.categories[0] if each.labels else [0.5] * each.size
@@ -387,7 +347,7 @@ def test_vehicles_send_what_the_plan_says(coder):
 
 @pytest.mark.parametrize("coder", ALL)
 def test_replicas_count_what_reports_say(coder):
-    plan = plan_of(coder)
+    plan = plan_around(coder)
     (part,) = plan.parts
     rows = np.stack(
         [values_of(coder, 80, 8).reshape(80, -1)[:, 0]] * plan.schema.dimensions, axis=1

@@ -1,52 +1,27 @@
 """The contract of expectations: every kind of attribute keeps what `Plan.expect` promises.
 
 Fleets are simulated whose data have the law that is assumed. Half of each interval must be what was
-expected, and the errors must be as large as the intervals say. A kind that is missing in `SAMPLES`
-fails `test_no_kind_is_forgotten`.
+expected, and the errors must be as large as the intervals say. A kind without samples in
+tests/helpers/samples.py fails `test_no_kind_is_forgotten`.
 """
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from samples import ATTRIBUTE_SAMPLES, MODEL, SPEED, TEMPERATURE
 
-from fedldp import (
-    Angle,
-    BinnedNumber,
-    Category,
-    Number,
-    OptionalNumber,
-    Plan,
-    Schema,
-    Within,
-    source,
-)
+from fedldp import OptionalNumber, Plan, Schema, source
 from fedldp.errors import DomainError, UnknownName
 from fedldp.plan.expectation import _half_widths, _typical
 from fedldp.plan.parts import Matrix
 from fedldp.plan.strategies import Sample
-from fedldp.schema.attributes import ATTRIBUTES, HashedCategory, WholeNumbers
+from fedldp.schema.attributes import ATTRIBUTES
 
 REPEATS = 60
 VEHICLES = 6000
 
-SPEED, MODEL = Number("speed", 0, 130), Category("model", ["A", "B", "C"])
-TEMPERATURE = BinnedNumber.of("temperature", -40, 60, bins=10)
-SAMPLES = {
-    "number": [SPEED, Number("way", -2, 2, size=3), Number("force", -2, 2, size=4, length=2.0)],
-    "category": [MODEL, Category("colour", [f"colour {i}" for i in range(40)])],
-    "optional number": [OptionalNumber("range", 0, 500)],
-    "number in bins": [TEMPERATURE],
-    "angle": [Angle("heading", bins=8)],
-    "whole numbers": [WholeNumbers("seats", 1, 7)],
-    "hashed category": [HashedCategory("app", 16)],
-    "within": [
-        Within("speed by model", SPEED, MODEL),
-        Within("colour by model", Category("colour", ["red", "blue"]), MODEL),
-        Within("temperature by model", TEMPERATURE, MODEL),
-    ],
-}
-CASES = [attribute for several in SAMPLES.values() for attribute in several]
+CASES = [attribute for several in ATTRIBUTE_SAMPLES.values() for attribute in several]
 EACH_KIND = pytest.mark.parametrize("attribute", CASES, ids=lambda attribute: attribute.name)
 
 
@@ -68,8 +43,8 @@ def fleet(attribute, random, vehicles=VEHICLES):
 
 
 def test_no_kind_is_forgotten():
-    assert SAMPLES.keys() == ATTRIBUTES.keys()
-    for kind, several in SAMPLES.items():
+    assert ATTRIBUTE_SAMPLES.keys() == ATTRIBUTES.keys()
+    for kind, several in ATTRIBUTE_SAMPLES.items():
         assert all(type(attribute) is ATTRIBUTES[kind] for attribute in several)
 
 

@@ -150,6 +150,8 @@ def compile_plan(text: str, cap: float | str | Fraction) -> CompiledPlan:
     ------
     PrivacyError
         If the plan is not valid, leaks more than it claims, or costs more than the cap.
+    DomainError
+        If the vehicle in C does not know a kind of attribute or of coder.
 
     Examples
     --------
@@ -192,7 +194,6 @@ def constants(document: Document, numbers: Document) -> tuple[Struct, tuple[Colu
     columns = _CompiledColumns()
     attributes = [_attribute(entry, columns) for entry in document["schema"]]
     parts = [_part(part, document["schema"]) for part in document["parts"]]
-    needed = [_scratch(part, document["schema"]) for part in document["parts"]]
     tables = [_table(table) for table in document["tables"]]
     plan = {
         "fingerprint": Array("uint8_t", tuple(bytes.fromhex(numbers["fingerprint"]))),
@@ -200,12 +201,12 @@ def constants(document: Document, numbers: Document) -> tuple[Struct, tuple[Colu
         "epsilon": epsilon_limbs(numbers["epsilon"]),
         "attributes": _pointer("fedldp_attribute", attributes, "attributes"),
         "tables": _pointer("fedldp_table", tables, "tables"),
-        "parts": _pointer("fedldp_part", parts, "parts"),
+        "parts": _pointer("fedldp_part", [part for part, _ in parts], "parts"),
         "attribute_count": len(attributes),
         "table_count": len(tables),
         "part_count": len(parts),
         "bits": numbers["bits"],
-        "scratch": max([1, *needed, numbers["answers"]]),
+        "scratch": max([1, *(words for _, words in parts), numbers["answers"]]),
         "constant": numbers["constant"],
         "periods": numbers["periods"],
         "answers": numbers["answers"],
@@ -265,12 +266,12 @@ def _identifier(name: str, taken: set[str]) -> str:
 
 
 def _attribute(document: Document, columns: _CompiledColumns) -> Struct:
+    kind = _kind(document)
     attribute = vehicle.read_attribute(document, 0)
-    if attribute.parts:
-        reader, detail = "within", _within(document, columns)
-        column = 0
+    if kind == "within":
+        reader, detail, column = "within", _within(document, columns), 0
     else:
-        reader, detail, labels = _reader(document, attribute)
+        reader, detail, labels = _READERS[kind](document, attribute)
         column = columns.number_of(document, reader, labels)
     return Struct(
         "fedldp_attribute",
@@ -285,42 +286,60 @@ def _attribute(document: Document, columns: _CompiledColumns) -> Struct:
     )
 
 
+def _kind(document: Document) -> str:
+    """Return the kind of attribute that has exactly these entries, if C can read it."""
+    names = document.keys() - DECLARATIONS
+    for kind in ("within", *_READERS):
+        if vehicle.ENTRIES[kind].keys() == names:
+            return kind
+    given = ", ".join(map(repr, sorted(names - {"name"})))
+    raise DomainError(f"the vehicle in C has no attribute with the entries {given}")
+
+
 def _within(document: Document, columns: _CompiledColumns) -> Struct:
     pair = {name: _attribute(document[name], columns) for name in ("of", "groups")}
     entries = {name: Pointer(attribute, name) for name, attribute in pair.items()}
     return Struct("fedldp_within", entries)
 
 
-def _reader(document: Document, attribute: vehicle.Attribute) -> tuple[str, Struct, Sequence[str]]:
-    """Return the name of a reader, what it needs, and the labels whose codes a row may give."""
-    if "categories" in document:
-        return _category(document, attribute)
-    if "edges" in document or "period" in document:
-        return *_bins(document, attribute), ()
-    if "first" in document:
-        count = document["last"] - document["first"] + 1
-        return "whole", Struct("fedldp_whole", {"first": document["first"], "count": count}), ()
-    if "buckets" in document:
-        salt = document["salt"].encode()
-        entries = {"salt": salt, "salt_bytes": len(salt), "buckets": document["buckets"]}
-        return "hashed", Struct("fedldp_hashed", entries), ()
-    low, high = document["low"], document["high"]
-    middle = {"minus_middle": _bits(-(low / 2 + high / 2)), "scale": _bits(2 / (high - low))}
-    if "grid" in document:
-        grid = document["grid"]
-        entries = {**middle, "last": _bits(float(grid - 1)), "missing": _bits(float(grid))}
-        return "grid", Struct("fedldp_grid", entries), ()
+Reader = tuple[str, Struct, Sequence[str]]
+"""The name of a reader, what it needs, and the labels whose codes a row may give."""
+
+
+def _number(document: Document, attribute: vehicle.Attribute) -> Reader:
     missing = _bits(attribute.missing)
-    if "length" in document:
-        scale = _bits(1 / document["length"])
-        entries = {"minus_middle": 0, "scale": scale, "missing": missing}
-        return "vector", Struct("fedldp_number", entries), ()
-    return "number", Struct("fedldp_number", {**middle, "missing": missing}), ()
+    return "number", Struct("fedldp_number", {**_middle(document), "missing": missing}), ()
 
 
-def _category(
-    document: Document, attribute: vehicle.Attribute
-) -> tuple[str, Struct, Sequence[str]]:
+def _middle(document: Document) -> Document:
+    low, high = document["low"], document["high"]
+    return {"minus_middle": _bits(-(low / 2 + high / 2)), "scale": _bits(2 / (high - low))}
+
+
+def _vector(document: Document, attribute: vehicle.Attribute) -> Reader:
+    scale, missing = _bits(1 / document["length"]), _bits(attribute.missing)
+    entries = {"minus_middle": 0, "scale": scale, "missing": missing}
+    return "vector", Struct("fedldp_number", entries), ()
+
+
+def _grid(document: Document, _: vehicle.Attribute) -> Reader:
+    grid = document["grid"]
+    ends = {"last": _bits(float(grid - 1)), "missing": _bits(float(grid))}
+    return "grid", Struct("fedldp_grid", _middle(document) | ends), ()
+
+
+def _whole(document: Document, _: vehicle.Attribute) -> Reader:
+    count = document["last"] - document["first"] + 1
+    return "whole", Struct("fedldp_whole", {"first": document["first"], "count": count}), ()
+
+
+def _hashed(document: Document, _: vehicle.Attribute) -> Reader:
+    salt = document["salt"].encode()
+    entries = {"salt": salt, "salt_bytes": len(salt), "buckets": document["buckets"]}
+    return "hashed", Struct("fedldp_hashed", entries), ()
+
+
+def _category(document: Document, attribute: vehicle.Attribute) -> Reader:
     labels = list(document["categories"])
     missing = unknown = int(attribute.missing)
     if "optional" in document:
@@ -333,20 +352,39 @@ def _category(
     return "category", Struct("fedldp_category", numbers), labels
 
 
-def _bins(document: Document, attribute: vehicle.Attribute) -> tuple[str, Struct]:
-    is_angle = "period" in document
-    if is_angle:
-        period, bins = document["period"], document["bins"]
-        edges = [period * (i / bins) for i in range(1, bins)]
-    else:
-        period, edges = 0.0, document["edges"][1:-1]
+def _angle(document: Document, attribute: vehicle.Attribute) -> Reader:
+    period, bins = document["period"], document["bins"]
+    edges = [period * (i / bins) for i in range(1, bins)]
+    return "angle", _of_edges(edges, period, attribute), ()
+
+
+def _bins(document: Document, attribute: vehicle.Attribute) -> Reader:
+    return "bins", _of_edges(document["edges"][1:-1], 0.0, attribute), ()
+
+
+def _of_edges(edges: Sequence[float], period: float, attribute: vehicle.Attribute) -> Struct:
     numbers = {
         "edges": _pointer("uint64_t", list(map(_bits, edges)), "edges"),
         "period": _bits(period),
         "count": len(edges) + 1,
         "missing": int(attribute.missing),
     }
-    return "angle" if is_angle else "bins", Struct("fedldp_bins", numbers)
+    return Struct("fedldp_bins", numbers)
+
+
+_READERS: dict[str, Callable[[Document, vehicle.Attribute], Reader]] = {  # by kind in ENTRIES
+    "number": _number,
+    "vector": _vector,
+    "optional number": _grid,
+    "category": _category,
+    "optional category": _category,
+    "bins": _bins,
+    "optional bins": _bins,
+    "angle": _angle,
+    "optional angle": _angle,
+    "whole numbers": _whole,
+    "hashed category": _hashed,
+}
 
 
 # Tables and parts.
@@ -354,6 +392,8 @@ def _bins(document: Document, attribute: vehicle.Attribute) -> tuple[str, Struct
 
 def _table(document: Document) -> Struct:
     kind = document["kind"]
+    if kind not in _TABLES:
+        raise DomainError(f"the vehicle in C has no table of the kind {kind!r}")
     categories, bits, detail = _TABLES[kind](document)
     return Struct(
         "fedldp_table",
@@ -420,29 +460,13 @@ def _coordinates(document: Document, schema: Sequence[Document]) -> int:
     return sum(schema[number].get("size", 1) for number in document["attributes"])
 
 
-def _scratch(document: Document, schema: Sequence[Document]) -> int:
-    """Return how many words of 64 bits drawing a part needs."""
-    if document["kind"] == "directions":
-        return (int(document["directions"]) + 1) // 4 * 3
-    d = _coordinates(document, schema)
-    if document["kind"] == "cube":
-        return d
-    k: int = document["k"]
-    return k if k < d else 0
-
-
-def _part(document: Document, schema: Sequence[Document]) -> Struct:
+def _part(document: Document, schema: Sequence[Document]) -> tuple[Struct, int]:
+    """Return a part, and how many words of 64 bits drawing it needs."""
     kind = document["kind"]
-    if kind == "sample":
-        tables = _pointer("uint16_t", document["tables"], "part_tables")
-        detail = Struct("fedldp_sample", {"tables": tables, "k": document["k"]})
-    elif kind == "cube":
-        detail = _cube(document, _coordinates(document, schema))
-    else:
-        names = ("high", "low", "null", "null_input", "key", "directions", "best", "seed_bits")
-        epsilon = epsilon_limbs(Fraction(document["epsilon"]))
-        detail = Struct("fedldp_directions", {"epsilon": epsilon, **_integers(document, *names)})
-    return Struct(
+    if kind not in _PARTS:
+        raise DomainError(f"the vehicle in C has no part of the kind {kind!r}")
+    detail, words = _PARTS[kind](document, _coordinates(document, schema))
+    part = Struct(
         "fedldp_part",
         {
             "strategy": Name(f"&fedldp_{kind}_strategy"),
@@ -451,14 +475,27 @@ def _part(document: Document, schema: Sequence[Document]) -> Struct:
             "count": len(document["attributes"]),
         },
     )
+    return part, words
 
 
-def _cube(document: Document, d: int) -> Struct:
+def _sample(document: Document, d: int) -> tuple[Struct, int]:
+    tables, k = _pointer("uint16_t", document["tables"], "part_tables"), document["k"]
+    return Struct("fedldp_sample", {"tables": tables, "k": k}), k if k < d else 0
+
+
+def _directions(document: Document, _: int) -> tuple[Struct, int]:
+    names = ("high", "low", "null", "null_input", "key", "directions", "best", "seed_bits")
+    epsilon = epsilon_limbs(Fraction(document["epsilon"]))
+    numbers = {"epsilon": epsilon, **_integers(document, *names)}
+    return Struct("fedldp_directions", numbers), (int(document["directions"]) + 1) // 4 * 3
+
+
+def _cube(document: Document, d: int) -> tuple[Struct, int]:
     heavy, light = int(document["heavy"]), int(document["light"])
     threshold = document["threshold"]
     n = vehicle.agreement_odds(d, threshold, heavy, light)[-1]
     bits = n.bit_length() + vehicle.WORD
-    return Struct(
+    detail = Struct(
         "fedldp_cube",
         {
             "epsilon": epsilon_limbs(Fraction(document["epsilon"])),
@@ -469,6 +506,14 @@ def _cube(document: Document, d: int) -> Struct:
             "threshold": threshold,
         },
     )
+    return detail, d
+
+
+_PARTS: dict[str, Callable[[Document, int], tuple[Struct, int]]] = {
+    "sample": _sample,
+    "cube": _cube,
+    "directions": _directions,
+}
 
 
 # C.
