@@ -47,7 +47,7 @@ class Advice:
     >>> advice.plan.epsilon, advice.needed
     (1.0, {})
     >>> print(advice.sentences[0])
-    Take epsilon 1, the smallest of those tried with which each of 2 results reaches its goal.
+    Take epsilon 1: the smallest one tried at which both goals are reached.
     """
 
     plan: Plan
@@ -67,10 +67,7 @@ class Advice:
         plan, total = self.plan, len(self.goals)
         epsilon, results = f"epsilon {plan.epsilon:g}", counted(total, "result")
         if not self.needed:
-            yield (
-                f"Take {epsilon}, the smallest of those tried with which each of {results} "
-                "reaches its goal."
-            )
+            yield f"Take {epsilon}: the smallest one tried at which {_all_goals(total)} reached."
         else:
             reached = total - len(self.needed)
             yield (
@@ -104,6 +101,10 @@ class Advice:
                 rows = (other[name] for name in self.goals if name in other)
                 shown = listed([f"{row.name} ± {_text_of(row)}" for row in rows])
                 yield f"With {word} the epsilon: {shown}."
+
+
+def _all_goals(total: int) -> str:
+    return {1: "the goal is", 2: "both goals are"}.get(total, f"all {total} goals are")
 
 
 def advise(schema: Schema, vehicles: int, targets: Mapping[str, float] | None = None) -> Advice:
