@@ -92,7 +92,7 @@ def test_advice_is_the_smallest_epsilon_that_suffices():
     assert not advice.needed
     assert advice.smaller is not None
     assert advice.expected["speed"].typical < advice.smaller["speed"].typical
-    assert advice.sentences[0].startswith(f"Take epsilon {advice.plan.epsilon:g}, the smallest")
+    assert advice.sentences[0].startswith(f"Take epsilon {advice.plan.epsilon:g}: the smallest")
 
 
 def test_advice_names_what_cannot_be_learnt_and_the_fleet_it_takes():
