@@ -7,7 +7,7 @@ import stat
 
 import pytest
 from click.testing import CliRunner
-from engine_cases import PLAN
+from engine_cases import FIXED, PLAN
 from road_client import Client
 from server_process import ServerProcess, wait_until
 
@@ -140,6 +140,20 @@ def test_a_training_by_rule_surveys_and_divides_the_vehicles(server):
     total = made.surveyed + made.target_surveyed + made.rounds * made.group
     assert 20_000 <= total < 20_000 + made.group
     assert isinstance(made.model_at_start, Model)
+
+
+def test_a_network_that_trains_its_last_layer_is_surveyed_as_a_linear_model_is(server):
+    folder = server.path.parent
+    (folder / "fixed.json").write_text(FIXED.to_json())
+    options = ("--schema", folder / "rows.toml", "--target", "late", "--epsilon", 4)
+    job(
+        *(server, "training", "head", "--network", folder / "fixed.json", *options),
+        *("--vehicles", 20_000),
+    )
+    made = read_job(server.read(lambda store: store.job("head")).document)
+    model = made.model_at_start
+    assert (made.survey, made.surveyed, model.numbers) == ("scale", 2000, 3)
+    assert (model.layers, made.recipe.optimizer.name) == (FIXED, "noise-aware")
 
 
 def test_a_quantile_is_asked_for_in_twenty_rounds(server):
