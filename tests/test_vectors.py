@@ -27,6 +27,23 @@ def test_the_file_is_what_the_command_writes(monkeypatch):
     assert tool.to_text(tool.vectors()) == TEXT
 
 
+@pytest.mark.parametrize("n", [5, 2**40 + 1])
+def test_numbers_below_another_are_recorded(n, monkeypatch):
+    """A coder may draw one instead of a word: an odd total needs it."""
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    dice = importlib.import_module("vectors").Recorder(1)
+    with dice.recorded():
+        drawn = [fedldp.vehicle.below(n, dice) for _ in range(3)]
+        chosen = fedldp.vehicle.subset(2, 7, dice)  # which draws numbers below others
+    *numbers, of_set = dice.thrown
+    assert [each["chosen"] for each in numbers] == drawn
+    assert of_set["chosen"] == chosen
+    for each in numbers:
+        replayed = Drawn(each["drawn"])
+        assert replayed.below(n) == each["chosen"]
+        assert not replayed.bits
+
+
 def test_every_kind_is_there():
     documents = [json.loads(case["plan"]) for case in CASES]
     kinds = {each["kind"] for plan in documents for each in (*plan["tables"], *plan["parts"])}

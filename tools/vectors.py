@@ -26,7 +26,7 @@ Document = dict[str, Any]
 class Recorder(random.Random):
     """Dice whose throws are written down, and fall alike on every machine: first those `given`.
 
-    Bytes are given for sets, which are chosen first.
+    Bytes are given for what is chosen, which may be a set or a number below another.
     """
 
     def __init__(self, seed: int, given: Sequence[int | bytes] = ()) -> None:
@@ -34,7 +34,7 @@ class Recorder(random.Random):
         self._source = fedldp.source(seed)
         self._given = (word for word in given if isinstance(word, int))
         self._chosen = (drawn for drawn in given if isinstance(drawn, bytes))
-        self._drawn: bytes | None = None  # while a set is chosen
+        self._drawn: bytes | None = None  # while something is chosen
         self.thrown: list[Document] = []
 
     def getrandbits(self, bits: int) -> int:
@@ -51,14 +51,16 @@ class Recorder(random.Random):
         self._drawn += drawn
         return int.from_bytes(drawn, "big") >> (8 * size - bits)
 
-    def choosing(self, choose: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-        """Return a function that chooses a set, and writes down what it threw for that."""
+    def choosing(self, choose: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that chooses, and writes down what it threw for that."""
 
-        def chooses(*arguments: Any) -> list[Any]:
+        def chooses(*arguments: Any) -> Any:
+            if self._drawn is not None:  # a number, for a set that is being chosen
+                return choose(*arguments)
             self._drawn = b""
             found = choose(*arguments)
-            places = [i for i, agrees in enumerate(found) if agrees]
-            chosen = places if found and type(found[0]) is bool else found
+            is_set = isinstance(found, list) and found and type(found[0]) is bool
+            chosen = [i for i, agrees in enumerate(found) if agrees] if is_set else found
             self.thrown.append({"chosen": chosen, "drawn": self._drawn.hex()})
             self._drawn = None
             return found
@@ -67,8 +69,8 @@ class Recorder(random.Random):
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Write down each set that `vehicle.py` chooses."""
-        names = ("agreements", "subset")
+        """Write down each set and each number below another that `vehicle.py` chooses."""
+        names = ("agreements", "subset", "below")
         chooses = {name: self.choosing(getattr(vehicle, name)) for name in names}
         with mock.patch.multiple(vehicle, **chooses):
             yield
