@@ -2,12 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from inspect import signature
 from typing import cast, final
 
 import numpy as np
 import numpy.typing as npt
 
-from fedldp._internal.options import OneKind, OneOf, Real, Whole, document, option, validate
+from fedldp._internal.options import (
+    OneKind,
+    OneOf,
+    Real,
+    Whole,
+    document,
+    option,
+    options,
+    validate,
+)
 from fedldp._internal.validation import Floats, Integers, reals
 from fedldp._internal.validation import epsilon as check_epsilon
 from fedldp.errors import DomainError
@@ -46,6 +56,7 @@ from fedldp.mechanisms import AnyMechanism
 from fedldp.plan.plan import Plan
 from fedldp.plan.strategies import (
     PAPER_MECHANISM,
+    STRATEGIES,
     STRATEGY,
     Directions,
     Strategy,
@@ -778,17 +789,8 @@ def _variance_of_a_report(plan: Plan | NoPrivacy, goal: Objective) -> float:
     return (noise + LINEAR_LENGTH**2) * attribute.estimand.half_width**2
 
 
-# Options of commands that --paper decides.
-PAPER_DECIDES = (
-    "k",
-    "strategy",
-    "threshold",
-    "mean_length",
-    "fleet",
-    "bound",
-    "participations",
-    "optimizer",
-    "reference",
-    "survey",
-    "survey_share",
+_DECLARING: tuple[type, ...] = (Settings, *STRATEGIES)
+PAPER_DECIDES = frozenset(name for kind in _DECLARING for name in options(kind)).difference(
+    signature(Settings.paper).parameters
 )
+"""The options of commands that --paper decides: all that `Settings.paper` does not take."""
