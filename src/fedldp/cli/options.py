@@ -84,10 +84,10 @@ def declared_option(
     arguments: dict[str, Any] = {"help": option.help}
     if default is MISSING:
         arguments["required"] = True
-    elif default is not None:
+    elif default is not None and default is not False:
         arguments |= {"default": default, "show_default": True}
-    if default is False:
-        arguments = {"help": option.help, "is_flag": True}
+    if isinstance(default, bool):
+        arguments["is_flag"] = True
     elif isinstance(option.rule, OneKind | OneOf):
         arguments["type"] = click.Choice(
             ["none" if v is None else str(v) for v in option.rule.values]
@@ -97,4 +97,6 @@ def declared_option(
     elif option.rule is not None:
         arguments["type"] = _Value(option.rule)
     flags = [f"--{alias.replace('_', '-')}" for alias in (name, *aliases)]
+    if default is True:
+        flags[0] += f"/--no-{name.replace('_', '-')}"
     return click.option(*flags, name, **(arguments | attributes))
