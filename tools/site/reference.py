@@ -10,6 +10,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
+from copy import copy
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -153,7 +154,9 @@ def commands(
     """Yield each command, those of a group after it, with its summary and its help."""
     settings = command.context_settings
     context = click.Context(command, parent, info_name=name, terminal_width=80, **settings)
-    yield context.command_path, command.get_short_help_str(80), command.get_help(context)
+    fresh = copy(command)
+    fresh._help_option = None  # click keeps the option as it was where help was first needed
+    yield context.command_path, command.get_short_help_str(80), fresh.get_help(context)
     if isinstance(command, click.Group):
         for each in command.list_commands(context):
             inner = command.get_command(context, each)
