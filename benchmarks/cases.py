@@ -22,7 +22,7 @@ from fedldp.learn.examples import Arrays
 from fedldp.learn.objectives import objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Linear
-from fedldp.mechanisms import HMTP
+from fedldp.mechanisms import HMTP, Finite, Solved
 from fedldp.plan.report import Report
 from fedldp.plan.strategies import Sample
 
@@ -278,9 +278,9 @@ def _vector_plan(mechanism: str, dimensions: int, epsilon: float) -> fedldp.Plan
 
 
 def discretized(name: str) -> int | None:
-    """How many outputs to ask for: those with few have no choice."""
-    few = ("duchi", "three-outputs", "three-outputs-flat")
-    return None if name in few else OUTPUTS
+    """How many outputs to ask for: those that are tables have no choice, unless one is solved."""
+    m = fedldp.mechanism(name, EPSILON)
+    return None if isinstance(m, Finite) and not isinstance(m, Solved) else OUTPUTS
 
 
 CASES: dict[str, Callable[[], Case]] = {

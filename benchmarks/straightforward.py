@@ -16,7 +16,6 @@ from fedldp.mechanisms import (
     Laplace,
     Mechanism,
     Piecewise,
-    Solved,
     ThreeOutputs,
     ThreeOutputsFlat,
 )
@@ -71,11 +70,11 @@ def hybrid(m: Hybrid, x: Floats, rng: np.random.Generator) -> Floats:
     return np.where(heads, perturb(m.continuous, x, rng), perturb(m.discrete, x, rng))
 
 
-def solved(m: Solved, x: Floats, rng: np.random.Generator) -> Floats:
+def from_table(m: Finite, x: Floats, rng: np.random.Generator) -> Floats:
     return m.values[codes_of(m, x, rng)]
 
 
-def codes_of(m: Solved, x: Floats, rng: np.random.Generator) -> npt.NDArray[Any]:
+def codes_of(m: Finite, x: Floats, rng: np.random.Generator) -> npt.NDArray[Any]:
     """Round each x to a letter, then draw from the rows of the table, one letter at a time."""
     letters = m.letters
     low = np.clip(np.searchsorted(letters, x, side="right") - 1, 0, len(letters) - 2)
@@ -99,19 +98,23 @@ WAYS: dict[type, Callable[[Any, Floats, np.random.Generator], Floats]] = {
     ThreeOutputsFlat: three_outputs_flat,
     Piecewise: piecewise,
     Hybrid: hybrid,
-    Solved: solved,
+    Finite: from_table,
 }
 
 
 def perturb(m: Mechanism, x: Floats, rng: np.random.Generator) -> Floats:
     """One noisy output for each x, by any of the mechanisms."""
-    way = next(way for kind, way in WAYS.items() if isinstance(m, kind))
-    return way(m, x, rng)
+    return way_of(m)(m, x, rng)
+
+
+def way_of(m: Mechanism) -> Callable[[Any, Floats, np.random.Generator], Floats]:
+    """How a mechanism is written first: if it is no formula here, from its table."""
+    return next(way for kind, way in WAYS.items() if isinstance(m, kind))
 
 
 def encode(m: Mechanism, outputs: int, x: Floats, rng: np.random.Generator) -> npt.NDArray[Any]:
     """The number of an output for each x: what `Channel.encode` does exactly."""
-    if isinstance(m, Solved):
+    if isinstance(m, Finite) and way_of(m) is from_table:
         return codes_of(m, x, rng)
     noisy = perturb(m, x, rng)
     if isinstance(m, Finite):

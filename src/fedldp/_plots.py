@@ -19,6 +19,7 @@ from fedldp.mechanisms import (
     ThreeOutputsFlat,
     best_channel,
     mechanism,
+    mechanism_names,
 )
 from fedldp.schema.units import DATE, named, shown_date
 
@@ -48,6 +49,7 @@ SOLVED_STYLES = {  # found by linear programs: slower to compute
     "dominant": (GREEN, "-."),
     "near-zero": (PURPLE, ":"),
 }
+NO_STYLE = (GREY, "--")  # of a mechanism that is in neither
 DEFAULTS = {"dominant": "default for statistics", "near-zero": "default for sampled gradients"}
 MOST_ROWS_IN_A_PICTURE = 100
 MOST_DISTRIBUTIONS = 12
@@ -200,10 +202,7 @@ def compare_mechanisms() -> Figure:
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     absolute, relative, zero = figure.subplots(1, 3)
-    for name, (colour, style) in (STYLES | SOLVED_STYLES).items():
-        width = 2.4 if name in SOLVED_STYLES else 1.5
-        label = f"{name} ({DEFAULTS[name]})" if name in DEFAULTS else name
-        look = {"color": colour, "linestyle": style, "linewidth": width, "label": label}
+    for name, look in mechanism_looks().items():
         grid = coarse if name in SOLVED_STYLES else fine
         absolute.semilogy(grid, _worst_cases(name, grid), **look)
         relative.plot(coarse, _worst_cases(name, coarse) / least, **look)
@@ -221,6 +220,17 @@ def compare_mechanisms() -> Figure:
         *absolute.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
     )
     return figure
+
+
+def mechanism_looks() -> dict[str, dict[str, Any]]:
+    """Return how the line of each mechanism is drawn, also of one that has no style of its own."""
+    looks = {}
+    for name in mechanism_names():
+        colour, style = (STYLES | SOLVED_STYLES).get(name, NO_STYLE)
+        width = 2.4 if name in SOLVED_STYLES else 1.5
+        label = f"{name} ({DEFAULTS[name]})" if name in DEFAULTS else name
+        looks[name] = {"color": colour, "linestyle": style, "linewidth": width, "label": label}
+    return looks
 
 
 def _worst_cases(name: str, epsilons: Floats) -> Floats:

@@ -114,7 +114,10 @@ def completions(*words):
     ("words", "expected"),
     [
         (["fedldp", "me"], {"plain,mechanisms"}),
-        (["fedldp", "audit", "three"], {"plain,three-outputs", "plain,three-outputs-flat"}),
+        (
+            ["fedldp", "audit", "three"],
+            {f"plain,{name}" for name in library.mechanism_names() if name.startswith("three")},
+        ),
         (["fedldp", "audit", ""], {f"plain,{name}" for name in library.mechanism_names()}),
         (["fedldp", "train", "--task", ""], {f"plain,{name}" for name in (*TASKS, NETWORK)}),
         (["fedldp", "train", "--data", "fl"], {"plain,flights", "file,fl"}),
