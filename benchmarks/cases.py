@@ -292,7 +292,7 @@ CASES: dict[str, Callable[[], Case]] = {
         if name != "laplace"  # which has no exact form
     },
     "encode hm-tp, 2001 outputs": partial(encoding, "hm-tp", 2001),
-    "randomised response, 16 categories": partial(response, 16),
+    "randomized response, 16 categories": partial(response, 16),
     "unary encoding, 16 categories": partial(unary, 16),
     "vehicle.py, one value": one_value,
     "pack records": packing,

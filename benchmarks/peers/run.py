@@ -31,7 +31,7 @@ PEERS = (
         "opendp",
         ("opendp==0.16.0", "numpy"),
         (
-            "Laplace takes a list of values at once, randomised response one value a call",
+            "Laplace takes a list of values at once, randomized response one value a call",
             "the only unary encoding flips all bits with the same odds: no OUE",
             "frequencies are left to the user; no training by vehicles",
         ),
@@ -40,7 +40,7 @@ PEERS = (
         "diffprivlib",
         ("diffprivlib==0.6.6", "scikit-learn<1.8"),
         (
-            "one value a call; randomised response among many only as an exponential mechanism",
+            "one value a call; randomized response among many only as an exponential mechanism",
             "frequencies are left to the user; no training by vehicles",
             "its models are for a curator who holds all data: less noise, another promise; "
             "a solver that runs until it converges, where ours takes one pass",
@@ -54,7 +54,7 @@ PEERS = (
         (
             "one value a call; frequencies only: no means, no training",
             "of a histogram, the distribution function and the median are left to the user",
-            "normalises estimates in several ways, on request",
+            "normalizes estimates in several ways, on request",
             "imports scikit-learn and statsmodels, which it does not declare",
         ),
     ),
@@ -102,7 +102,7 @@ PEERS = (
 
 NAMES = {
     "mean": f"mean of a number, epsilon {EPSILON:g}",
-    "response": f"randomised response, 16 categories, epsilon {EPSILON:g}",
+    "response": f"randomized response, 16 categories, epsilon {EPSILON:g}",
     "unary": f"unary encoding (OUE), 16 categories, epsilon {EPSILON:g}",
     "vector": f"mean of vectors, d = {DIMENSIONS}, epsilon {TRAIN_EPSILON:g}",
     "training": f"logistic regression on flights, epsilon {TRAIN_EPSILON:g}",

@@ -1,4 +1,4 @@
-"""OpenDP: Laplace noise for a whole list; randomised response for one value at a time."""
+"""OpenDP: Laplace noise for a whole list; randomized response for one value at a time."""
 
 import math
 

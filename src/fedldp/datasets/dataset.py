@@ -38,7 +38,7 @@ class About:
     source
         Where the data come from.
     licence
-        The licence of the data.
+        The license of the data.
     citation
         How to cite the data.
     rows

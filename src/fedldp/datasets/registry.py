@@ -311,7 +311,7 @@ def about(name: str) -> About:
     Returns
     -------
     About
-        Its title, source, licence and size.
+        Its title, source, license and size.
 
     Raises
     ------

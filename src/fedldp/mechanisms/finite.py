@@ -15,7 +15,7 @@ from fedldp.mechanisms.base import Mechanism
 class Finite(Mechanism):
     """Finitely many outputs, with probabilities that are linear in x between `letters`.
 
-    Equivalently: round x without bias to a neighbouring letter, then draw the output from that
+    Equivalently: round x without bias to a neighboring letter, then draw the output from that
     letter's row of `table`. This is the base class of such mechanisms: `letters`, `table` and
     `values` are all that one needs.
 

@@ -52,7 +52,7 @@ class Certificate:
     epsilon
         The privacy budget that the proof is about.
     pitch
-        The distance between two neighbouring points of the grid.
+        The distance between two neighboring points of the grid.
     terms
         Tuples (alpha, lambda, mu, x) of fractions.
 

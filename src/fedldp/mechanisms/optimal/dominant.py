@@ -91,7 +91,7 @@ class Dominant(BelowPaper):
 class NearZero(BelowPaper):
     """For values near zero, such as gradients: the least variance there, never above HM-TP's.
 
-    It minimises the mean variance for inputs that follow a Gaussian of width 0.15.
+    It minimizes the mean variance for inputs that follow a Gaussian of width 0.15.
 
     Parameters
     ----------

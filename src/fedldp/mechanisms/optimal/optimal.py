@@ -42,7 +42,7 @@ class Optimal(Solved):
         The number of outputs, from 3 to 255.
     weights
         A function from an array of inputs to an array of weights. If it is given, the weighted
-        mean of the variance is minimised instead; x and -x are treated alike.
+        mean of the variance is minimized instead; x and -x are treated alike.
     cap
         The name of a mechanism, or a number: the variance must not exceed it at any x.
 

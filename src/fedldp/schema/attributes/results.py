@@ -34,7 +34,7 @@ def student(freedom: Any, risk: float) -> Floats:
 def pseudo_answers(risk: float) -> float:
     """Return how many rare answers are added: half the square of a normal quantile, and a tenth.
 
-    With half the square alone, intervals that are centred on the unbiased estimate can cover 92.9%
+    With half the square alone, intervals that are centered on the unbiased estimate can cover 92.9%
     instead of 95%, for five rare answers in a thousand; with a tenth more, 93.2%.
     """
     ndtri = scipy_module("special").ndtri
