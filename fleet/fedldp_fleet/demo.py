@@ -231,7 +231,7 @@ class _Demo:
             self._status.update(f"Round {row.round} of {rounds_of(job)}: {sum(counts):,} answers")
             self._check_processes()
             if time.monotonic() - changed > _PATIENCE_SECONDS:
-                raise DomainError(f"nothing happens any more. See the logs in {self._folder}.")
+                raise DomainError(f"the job makes no progress. See the logs in {self._folder}.")
             time.sleep(_POLL_SECONDS)
 
     def _look(self) -> tuple[JobRow, list[int]]:

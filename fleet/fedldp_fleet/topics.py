@@ -109,7 +109,9 @@ def unpacked(data: bytes) -> bytes:
     try:
         found = inflating.decompress(data, MOST_BYTES)
     except zlib.error as error:
-        raise WireError(f"the broker has retained what is not compressed: {error}.") from None
+        raise WireError(
+            f"the broker has retained a message that is not compressed: {error}."
+        ) from None
     if not inflating.eof or inflating.unused_data:
-        raise WireError("the broker has retained what is too long, or cut off.")
+        raise WireError("the broker has retained a message that is too long, or cut off.")
     return found

@@ -226,7 +226,7 @@ def test_vehicles_that_may_not_repeat_are_not_behind_an_answer(cars):
     answered(holder, statistic_of(SPEEDS, "speeds"))
     lowered = cars(cap=1, policy={"fewest_vehicles": 10})
     assert lowered.able(checked(lowered, statistic_of(BRANDS, "summer"))) in (0, 20)
-    with pytest.raises(DomainError, match="at least 10 vehicles behind an answer; 8 of those"):
+    with pytest.raises(DomainError, match="at least 10 vehicles to answer together; only 8"):
         answered(lowered, statistic_of(BRANDS, "summer"))
 
 

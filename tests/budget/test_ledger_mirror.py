@@ -198,7 +198,7 @@ def test_the_commands(path, tmp_path):
     assert run("mirror", path, tmp_path / "copy 3").exit_code == 0
     shutil.copytree(path.parent, tmp_path / "kept")
     (tmp_path / "copy 3").unlink()
-    assert "could not be told: destroy it" in run("detach", path).output
+    assert "could not be reached: destroy it" in run("detach", path).output
     assert run("mirror", path, tmp_path / "copy 4").exit_code == 0
     said = run("takeover", tmp_path / "copy 4").output
     assert said == f"{tmp_path / 'copy 4'} is the ledger now. Never use {path} again.\n"

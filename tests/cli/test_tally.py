@@ -221,7 +221,7 @@ def test_a_tally_without_a_manifest_is_continued_with_a_warning():
     texts = ["tally", "plan.json", "a.bin", "-o", "tally.json"]
     result = CliRunner().invoke(command, texts)
     assert result.exit_code == 0
-    assert result.stderr.startswith("fedldp: warning: tally.json has no manifest: a file that it")
+    assert result.stderr.startswith("fedldp: warning: tally.json has no manifest: a file that was")
     assert Counted.load("tally.json", PLAN).tally.reports == 15
     assert CliRunner().invoke(command, texts).stderr == ""
 

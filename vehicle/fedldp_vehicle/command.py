@@ -106,9 +106,11 @@ def detach(options: "argparse.Namespace") -> None:
     """Use a ledger without its mirror from now on."""
     told = ledgers.detach(options.ledger)
     ending = (
-        "never takes over." if told else "could not be told: destroy it, it lacks what is spent."
+        "never takes over."
+        if told
+        else "could not be reached: destroy it, because it lacks what is spent from now on."
     )
-    print(f"{options.ledger} has no mirror any more. The file that was it {ending}")
+    print(f"{options.ledger} has no mirror any more. Its former mirror {ending}")
 
 
 def parser() -> "argparse.ArgumentParser":

@@ -255,7 +255,9 @@ class HTTPSRoad:
                 "does not know this agent, or has revoked it. Ask its operator for a new code."
             )
         if status == _NOT_FOUND and data == road.VERSIONS:
-            raise RoadError("speaks no version of the road that this agent knows: update it.")
+            raise RoadError(
+                "speaks no version of the protocol that this agent knows: update the older one."
+            )
         raise RoadError(f"has replied to {path} with status {status}: {_reason(data)}")
 
     def _welcome(
@@ -310,7 +312,9 @@ def join(
     finally:
         connection.close()
     if status == _NOT_FOUND and data == road.VERSIONS:
-        raise RoadError("the server speaks no version of the road that this agent knows.")
+        raise RoadError(
+            "the server speaks no version of the protocol that this agent knows: update the older."
+        )
     if status != _OK:
         raise DomainError(
             f"the server refuses this code: {_reason(data)}. A code is for one use: ask the "

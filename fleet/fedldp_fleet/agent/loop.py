@@ -239,7 +239,8 @@ class Agent:
         if self._outbox.state(statement, job.server, offer.statement):
             self._tell_once(
                 f"{offer.job}, round {statement.round}: the server has signed two questions. "
-                "`fedldp agent transparency` has the proof. Only a restored server may do so."
+                "`fedldp agent transparency` has the proof. An honest server does so only after it "
+                "was restored."
             )
         job.check_time(self._clock())
         if (
@@ -266,7 +267,7 @@ class Agent:
         if job is None:
             text = self._road.signed_job(offer.signed)
             if hashlib.sha256(text.encode()).hexdigest() != offer.signed:
-                raise WireError("the signed job is another one than the server has offered.")
+                raise WireError("the server has sent another signed job than it has offered.")
             job = SignedJob.verified(text, self._operator)
             self._jobs[offer.signed] = job
             if len(self._jobs) > MOST_JOBS:
@@ -280,7 +281,7 @@ class Agent:
         if data is None:
             data = self._road.question(statement.question)
             if hashlib.sha256(data).digest() != statement.question:
-                raise WireError("the question is not the one that the server has signed.")
+                raise WireError("the server has sent another question than it has signed.")
             self._questions.put(statement.question, data)
         question = Question.from_bytes(data)
         statement.check(question)

@@ -97,7 +97,8 @@ class OneVehicle:
             )
         if self._fewest > 1:
             raise DomainError(
-                f"the owner wants at least {self._fewest} vehicles behind an answer; this is one."
+                f"the owner wants at least {self._fewest} vehicles to answer together; "
+                "this agent has one."
             )
         calendar = _calendar(what.calendar) if what.calendar else None
         period = (calendar.fingerprint, what.number) if calendar else None

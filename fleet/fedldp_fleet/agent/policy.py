@@ -90,8 +90,8 @@ class OwnerRules:
         """Raise `DomainError` if too few vehicles would answer: then none does."""
         if 0 < count < self.fewest_vehicles:
             raise DomainError(
-                f"the owner wants at least {self.fewest_vehicles} vehicles behind an answer; "
-                f"{count} of those that were asked for may answer."
+                f"the owner wants at least {self.fewest_vehicles} vehicles to answer together; "
+                f"only {count} would."
             )
 
 

@@ -88,13 +88,13 @@ class AgentSettings:
             if entries.get("answers_per_job", 1) < 1:
                 raise DomainError("answers_per_job must be at least 1.")
             if not 0 < entries.get("tick", TICK_SECONDS) <= 3600:
-                raise DomainError("tick must be seconds, from above 0 to 3600.")
+                raise DomainError("tick must be a number of seconds, above 0 and at most 3600.")
             if sum(name in entries for name in ("data", "program", "query")) != 1:
                 raise DomainError(
                     "expected one of `data`, `program` and `query`, which say where rows are."
                 )
             if ("query" in entries) != ("database" in entries):
-                raise DomainError("`query` and `database`, which is asked, need each other.")
+                raise DomainError("`query` and `database` need each other: give both, or neither.")
             return cls(path.parent, entries, cap, OwnerRules.of(entries))
         except DomainError as error:
             raise DomainError(f"{path}: {error}") from None

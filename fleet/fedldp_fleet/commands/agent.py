@@ -58,11 +58,11 @@ def agent_group() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A CSV or Parquet file with rows.",
 )
-@click.option("--program", help='"module:function", which returns rows, instead of a file.')
-@click.option("--query", help="A query in SQL, which returns rows, instead of a file.")
+@click.option("--program", help='"module:function", a function that returns rows.')
+@click.option("--query", help="A query in SQL that returns rows; needs --database.")
 @click.option(
     "--database",
-    help="Whom the query asks: a file of SQLite, or postgresql://...",
+    help="The database of the query: a SQLite file, or postgresql://...",
     metavar="FILE|URL",
 )
 @click.option(
@@ -90,9 +90,11 @@ def init_command(folder: Path, operator: Path, schema: Path, **given: Any) -> No
     if (folder / FILE).exists():
         raise DomainError(f"there is an agent in {folder} already.")
     if sum(given[name] is not None for name in ("data", "program", "query")) != 1:
-        raise DomainError("expected one of --data, --program and --query: where rows are.")
+        raise DomainError(
+            "expected one of --data, --program and --query, which say where rows are."
+        )
     if (given["query"] is None) != (given["database"] is None):
-        raise DomainError("--query and --database, which is asked, need each other.")
+        raise DomainError("--query and --database need each other: give both, or neither.")
     if given["database"] and not given["database"].startswith(POSTGRESQL):
         given["database"] = os.path.relpath(given["database"], folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,8 +107,8 @@ def init_command(folder: Path, operator: Path, schema: Path, **given: Any) -> No
     ledger.create(folder / LEDGER)
     settings.operator()
     click.echo(f"{folder} is an agent. Its file {FILE} says what its owner allows.")
-    click.echo(f"Never delete {folder / LEDGER}: it knows what is spent.")
-    click.echo(f"Next, with a code of the operator: fedldp agent join {folder} URL CODE")
+    click.echo(f"Never delete {folder / LEDGER}: it records what is spent.")
+    click.echo(f"Next, with a code from the operator: fedldp agent join {folder} URL CODE")
 
 
 @agent_group.command("join")
@@ -116,10 +118,10 @@ def init_command(folder: Path, operator: Path, schema: Path, **given: Any) -> No
 @click.option(
     "--ca",
     type=_FILE,
-    help="The certificate of the authority that has signed the server's or the broker's; by "
-    "default those of the operating system are trusted.",
+    help="The certificate of the authority that has signed the server's or broker's certificate.  "
+    "[default: those that the operating system trusts]",
 )
-@click.option("--name", help="As whom the broker knows the agent: the name in its certificate.")
+@click.option("--name", help="The agent's name for the broker: the one in its certificate.")
 @click.option("--certificate", type=_FILE, help="The agent's certificate, for the broker.")
 @click.option("--key", type=_FILE, help="The key of the certificate.")
 @click.option("--shared", is_flag=True, help="Several agents have the same certificate.")
@@ -135,8 +137,8 @@ def join_command(
 ) -> None:
     """Join a server, with a one-time code, or a broker.
 
-    A broker knows agents by their certificates, so there is no code. URL is its
-    address and the name of the fleet.
+    A broker knows agents by their certificates, so it needs no code. URL is the
+    address of the server or, of a broker, its address and the name of the fleet.
 
     \b
     fedldp agent join car https://fleet.example:8443 CODE --ca ca.pem
@@ -147,7 +149,7 @@ def join_command(
         from fedldp_fleet.agent import mqtt
 
         if name is None or code is not None:
-            raise DomainError("a broker needs --name, as whom it knows the agent, and no CODE.")
+            raise DomainError("to join a broker, give --name, and leave out CODE.")
         keys = (str(each) if each else "" for each in (ca, certificate, key))
         mqtt.join(folder / NETWORK, mqtt.BrokerMembership(url, name, shared, *keys))
         click.echo(f"Joined {url} as {name}.")
@@ -171,7 +173,7 @@ def join_command(
 @click.option(
     "--listen",
     type=click.Path(path_type=Path),
-    help="A new socket, on which the Flower node of this machine asks.",
+    help="Make this socket, through which the Flower node of this machine asks.",
 )
 @click.option("--once", is_flag=True, help="End when there is nothing to do now.")
 def run_command(folder: Path, socket: Path | None, listen: Path | None, once: bool) -> None:
@@ -201,8 +203,8 @@ def run_command(folder: Path, socket: Path | None, listen: Path | None, once: bo
 def network_command(folder: Path, socket: Path) -> None:
     """Run the network part as a process of its own.
 
-    FOLDER has membership.json, and nothing of the data or the ledger: give it
-    to another user. The process with data and ledger then needs no network.
+    FOLDER (of another user) has membership.json, and neither data nor ledger.
+    The process with data and ledger then needs no network.
 
     \b
     fedldp agent network car/network /run/fedldp/road
@@ -266,8 +268,8 @@ def doctor_command(folder: Path) -> None:
     fedldp agent doctor car
 
     It spends nothing. What it says about the data, such as how many values will
-    be clipped or replaced, is for the owner. The exit status is 1 if anything is
-    found.
+    be clipped or replaced, is for the owner alone. The exit status is 1 if there
+    is a problem.
     """  # noqa: D301
     from fedldp_fleet.agent.doctor import findings
 
@@ -299,14 +301,15 @@ def rotate_command(folder: Path) -> None:
     "--with",
     "other",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What another owner has printed with --json: show what differs.",
+    help="The file that another owner has written with --json: show the differences.",
 )
 def transparency_command(folder: Path, as_json: bool, other: Path | None) -> None:
     """Show what was asked, to compare with others.
 
-    Owners with equal heads were asked the same questions in the same order. If
-    the server has signed two questions for one round, both statements are
-    printed: they prove it to anybody. The exit status is 1 then.
+    The head is the last hash in a chain of all questions: owners with equal heads
+    were asked the same questions in the same order. If the server has signed two
+    questions for one round, the command prints both statements, which prove it to
+    anybody, and the exit status is 1.
 
     \b
     fedldp agent transparency car
@@ -341,6 +344,6 @@ def _show_proofs(proofs: "list[tuple[SignedStatement, SignedStatement]]") -> Non
         where = one.verified
         click.echo(
             f"{where.job}, round {where.round}: the server, whose key is {one.server}, has signed "
-            "two questions. This proves that it asked differently:"
+            "two questions. This proves that it did not ask everybody the same:"
         )
         click.echo(f"  {one.statement}\n  {other.statement}")

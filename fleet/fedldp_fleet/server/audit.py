@@ -75,5 +75,5 @@ def entries(store: Transaction, expected: str = "") -> list[tuple[AuditEntry, Li
 def _fields(text: str) -> dict[str, Any]:
     fields: dict[str, Any] = json.loads(text)
     if fields.keys() != set(AuditEntry._fields):
-        raise WireError(f"the audit log has an entry that is none: {text:.80}")
+        raise WireError(f"the audit log has an entry that cannot be read: {text:.80}")
     return fields

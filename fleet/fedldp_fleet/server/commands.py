@@ -59,9 +59,15 @@ def server_group() -> None:
 @click.option(
     "--host", "hosts", multiple=True, help="A name or address by which agents reach the server."
 )
-@click.option("--listen", help="Where agents call.  [default: 0.0.0.0:8443]", metavar="HOST:PORT")
 @click.option(
-    "--page", help="The page and the metrics.  [default: 127.0.0.1:8480]", metavar="HOST:PORT"
+    "--listen",
+    help="The address that agents call.  [default: 0.0.0.0:8443]",
+    metavar="HOST:PORT",
+)
+@click.option(
+    "--page",
+    help="The address of the page and the metrics.  [default: 127.0.0.1:8480]",
+    metavar="HOST:PORT",
 )
 @click.option(
     "--database",
@@ -69,7 +75,9 @@ def server_group() -> None:
     help="A PostgreSQL in place of a file: postgresql://USER@HOST/NAME.",
     metavar="URL",
 )
-@click.option("--behind-proxy", is_flag=True, help="A proxy ends TLS, and limits connections.")
+@click.option(
+    "--behind-proxy", is_flag=True, help="A proxy terminates TLS, and limits connections."
+)
 @click.option(
     "--operator",
     type=FILE,
@@ -93,9 +101,9 @@ def init_command(
     fedldp server init server --database postgresql://fedldp@db/fleet \\
       --behind-proxy
 
-    Agents need ca.pem and operator.pub; who signs jobs needs server.pub. Without
-    --operator, the folder gets operator.key: move it to a machine that is not
-    online.
+    Give ca.pem and operator.pub to agents, and server.pub to whoever signs jobs.
+    Without --operator, the folder gets operator.key: move it to a machine that
+    is not online.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp.signing import PublicKey
     from fedldp_fleet.server import folder as folders
@@ -115,8 +123,16 @@ def init_command(
 
 @server_group.command("run")
 @click.argument("folder", type=FOLDER)
-@click.option("--listen", help="Where agents call, instead of in server.toml.", metavar="HOST:PORT")
-@click.option("--page", help="The page, instead of in server.toml.", metavar="HOST:PORT")
+@click.option(
+    "--listen",
+    help="The address that agents call, instead of that in server.toml.",
+    metavar="HOST:PORT",
+)
+@click.option(
+    "--page",
+    help="The address of the page, instead of that in server.toml.",
+    metavar="HOST:PORT",
+)
 def run_command(folder: Path, listen: str | None, page: str | None) -> None:
     """Run the server until Ctrl-C or SIGTERM.
 
@@ -124,9 +140,9 @@ def run_command(folder: Path, listen: str | None, page: str | None) -> None:
     fedldp server run server
     fedldp server run server --listen 127.0.0.1:8444 --page 127.0.0.1:8481
 
-    Killed at any moment, it goes on when it is started again: agents repeat
-    what was not acknowledged, and nothing is counted twice. With PostgreSQL, any
-    number of processes serve one fleet, behind a proxy.
+    A server that is killed at any moment goes on when it is started again:
+    agents repeat what was not acknowledged, and nothing is counted twice. With
+    PostgreSQL, any number of processes serve one fleet, behind a proxy.
     """  # noqa: D301 (click wants the character \b itself)
     from dataclasses import replace
 
@@ -150,13 +166,14 @@ def run_command(folder: Path, listen: str | None, page: str | None) -> None:
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="How many of its answers count in a job.",
+    help="The number of an agent's vehicles: in a job, as many of its answers count.",
 )
 @click.option(
     "--list",
     "listed",
     type=FILE,
-    help="A file with an agent in each line: its name and, after a comma, its vehicles.",
+    help="A file with an agent in each line: its name and, after a comma, the number of its "
+    "vehicles.",
     metavar="FILE",
 )
 @click.option("--again", is_flag=True, help="The agent has joined before, and needs a new secret.")
@@ -170,8 +187,8 @@ def enroll_command(
     fedldp server enroll server depot --vehicles 500
     fedldp server enroll server --list agents.csv > codes.txt
 
-    An agent joins with its code: fedldp agent join. A code is used once. Of a
-    list, all agents are enrolled or none.
+    An agent joins with its code: fedldp agent join. A code is used once. If one
+    agent of a list cannot be enrolled, none is.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp_fleet.server import administration, audit
     from fedldp_fleet.server.folder import ServerFolder
@@ -249,7 +266,7 @@ def token_command(folder: Path, name: str, role: str, revoke: bool) -> None:
 @click.option(
     "--head",
     default="",
-    help="A head that was written down: its entry must be there.",
+    help="A head that you have written down: fail if the log does not contain it.",
     metavar="HEX",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -305,11 +322,13 @@ def backup_command(folder: Path, target: Path) -> None:
 @click.argument("backup", type=FOLDER)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
-    "--second", type=FOLDER, help="The last states of trainings: what server.toml calls second."
+    "--second",
+    type=FOLDER,
+    help="The folder with the last states of trainings: the setting `second` in server.toml.",
 )
 @click.option(
     "--database",
-    help="A PostgreSQL for the store, instead of the old one.",
+    help="Keep the store in this PostgreSQL, instead of where it was.",
     metavar="URL",
 )
 def restore_command(backup: Path, folder: Path, second: Path | None, database: str | None) -> None:
@@ -321,8 +340,9 @@ def restore_command(backup: Path, folder: Path, second: Path | None, database: s
     fedldp server restore backups/monday server \\
       --database postgresql://fedldp@db/fleet
 
-    Agents notice it, and send again all answers of open jobs. Never run the
-    old server again. Agents that joined after the backup have to join again.
+    Agents notice the restored server, and send it all answers of open jobs again.
+    Never run the old server again. Agents that joined after the backup have to
+    join again.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp_fleet.server import backup as backups
 
@@ -344,8 +364,9 @@ def status_command(folder: Path, as_json: bool) -> None:
     fedldp server status server
     fedldp server status server --json
 
-    The exit status is 1 if there is a problem: a disk is nearly full, a step
-    fails, answers are refused, or a job failed or ended with half its answers.
+    The exit status is 1 if there is a problem: for example, the disk is nearly
+    full, a step fails, answers are refused, or a job failed or ended with less
+    than half of its answers.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp_fleet.server.folder import ServerFolder
     from fedldp_fleet.server.status import status
@@ -368,8 +389,8 @@ def status_command(folder: Path, as_json: bool) -> None:
             ended = f": {job['reason']}" if job["reason"] else ""
             click.echo(
                 f"{job['name']}: {job['state']}{ended}. Round {job['round']} of {job['rounds']}, "
-                f"{job['answers']:,} of {job['wanted']:,} answers, of {job['agents']:,} agents, at "
-                f"most {job['most_of_one_agent']:,} of one; {job['late']:,} late, "
+                f"{job['answers']:,} of {job['wanted']:,} answers, from {job['agents']:,} agents "
+                f"(at most {job['most_of_one_agent']:,} from one); {job['late']:,} late, "
                 f"{job['refused']:,} refused."
             )
         for problem in document["problems"]:

@@ -64,8 +64,8 @@ def place_options(command: Any) -> Any:
             "--output",
             "-o",
             type=OUTPUT,
-            help="Where to write the job. A signed job is added to the server's folder instead, if "
-            "--server is one.",
+            help="Write the job to this file. Without it, a signed job is added to the server's "
+            "folder if --server is one; otherwise the file is NAME.job.json.",
             metavar="FILE",
         ),
     )
@@ -92,21 +92,22 @@ def schedule_options(command: Any) -> Any:
             type=float,
             default=Schedule.answer_seconds,
             show_default=True,
-            help="What an agent needs at most to compute and deliver an answer.",
+            help="The longest time that an agent needs to compute and deliver an answer.",
         ),
         click.option(
             "--round-seconds",
             type=float,
             default=Schedule.round_seconds,
             show_default=True,
-            help="How long one of several rounds gives places.",
+            help="If a job has several rounds: how long agents are admitted to each.",
         ),
         click.option(
             "--order",
             type=click.Choice(ORDERS),
             default=Schedule.order,
             show_default=True,
-            help="Whoever calls answers the open round; or each vehicle draws its round by lot.",
+            help="call: whoever calls answers the open round; lot: each vehicle draws its round "
+            "at random.",
         ),
     )
 
@@ -146,7 +147,7 @@ def statistic_command(
     output: Path | None,
     **schedule: Any,
 ) -> None:
-    """Ask vehicles for a statistic: their rows, as a plan says.
+    """Ask vehicles for a statistic, with a plan or a calendar.
 
     \b
     fedldp server job statistic spring --plan plan.json --vehicles 1000 \\
@@ -189,7 +190,7 @@ def quantile_command(
       --server server --key operator.key
 
     There are 20 rounds, and each vehicle is asked in one of them. `fedldp
-    quantile` simulates the same, with the same rules.
+    quantile` simulates this, with the same rules.
     """  # noqa: D301 (click wants the character \b itself)
     number = number_of(read_schema(schema), column)
     when = _schedule(**schedule)
@@ -216,14 +217,19 @@ def quantile_command(
 @click.option(
     "--rounds",
     type=click.IntRange(1),
-    help="Divide the vehicles among so many rounds.  [default: what follows from the group]",
+    help="Divide the vehicles among so many rounds.  [default: as many as groups need]",
 )
-@declared_option(Settings, "epsilon", type=float)
+@declared_option(
+    Settings,
+    "epsilon",
+    type=float,
+    help="The privacy budget of a vehicle, for all that it sends.",
+)
 @declared_option(
     Sample,
     "mechanism",
     type=click.Choice([AUTO, *mechanism_names()]),
-    help="How numbers are made private: a name that `fedldp mechanisms` shows, or auto: "
+    help="The mechanism for numbers, one of those that `fedldp mechanisms` shows; auto uses "
     "directions, which need none.",
     metavar="NAME",
 )
@@ -258,7 +264,7 @@ def training_command(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Train a model: in each round, a group answers gradients.
+    """Train a model: in each round, some vehicles send gradients.
 
     \b
     fedldp server job training delays --schema flights.toml --target late \\
@@ -270,8 +276,9 @@ def training_command(
       --server server.pub -o delays.job.json
 
     --paper follows the paper exactly: its Algorithm 1 with plain gradient
-    steps, its mechanisms, its k and its encoding of categories. Name the
-    mechanism, --group, --rate and --tolerance, which it leaves open.
+    steps, its mechanisms, its k and its encoding of categories. The paper
+    leaves --group, --rate and --tolerance open: their defaults are auto, auto
+    and, unlike without --paper, 1e-6.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp.cli.runs import goal_of
 
@@ -302,9 +309,9 @@ def training_command(
 
 @job_group.command("more")
 @click.argument("name")
-@click.option("--vehicles", type=click.IntRange(1), help="How many answers are wanted in all, now.")
-@click.option("--rounds", type=click.IntRange(1), help="How many rounds of gradients, now.")
-@click.option("--closes", type=click.DateTime(), help="When agents may answer last, in UTC.")
+@click.option("--vehicles", type=click.IntRange(1), help="The new number of answers in all.")
+@click.option("--rounds", type=click.IntRange(1), help="The new number of rounds with gradients.")
+@click.option("--closes", type=click.DateTime(), help="The new end, in UTC.")
 @place_options
 def more_command(
     name: str,
@@ -357,7 +364,8 @@ def add_command(folder: Path, file: Path) -> None:
     \b
     fedldp server job add server spring.job.json
 
-    A running server notices it. What is not an extension is refused.
+    A running server notices it. If there is a job of this name, the file must
+    extend it: more answers or rounds, or a later end. Other changes are refused.
     """  # noqa: D301 (click wants the character \b itself)
     _added(folder, JobFile.load(file))
 
@@ -366,7 +374,11 @@ def add_command(folder: Path, file: Path) -> None:
 @click.argument("folder", type=FOLDER)
 @click.argument("name")
 @click.option(
-    "--output", "-o", type=OUTPUT, help="Write it to a file.  [default: print it]", metavar="FILE"
+    "--output",
+    "-o",
+    type=OUTPUT,
+    help="Write the result to a file.  [default: print it]",
+    metavar="FILE",
 )
 def result_command(folder: Path, name: str, output: Path | None) -> None:
     """Write the result of a job that is done: a tally or a model.

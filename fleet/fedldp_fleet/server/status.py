@@ -159,7 +159,7 @@ def _job_problems(row: JobRow, document: dict[str, Any], now: float) -> Iterator
     for agent, excess in document["excess"].items():
         yield (
             f"the agent {agent} has sent {excess:,} answers to the job {row.name} beyond those for "
-            "which it is enrolled. They do not count; the others may be stuffed, too."
+            "which it is enrolled. They do not count, and its other answers may be forged, too."
         )
     if row.state == RUNNING and document["deadline"] is not None and document["rounds"] == 1:
         closes = datetime.fromisoformat(document["closes"]).timestamp()

@@ -141,7 +141,7 @@ def training(
     elif settings.group == "auto":
         group = max(1, asked // rounds)
     else:
-        raise DomainError("give rounds or group: one follows from the other.")
+        raise DomainError("give either rounds or group: one follows from the other.")
     recipe = settings.recipe(d, rounds, model.network.distance, linear)
     kind = None if survey is None else survey.kind
     return TrainingJob(
@@ -184,7 +184,7 @@ def topped_up(
     if isinstance(job, QuantileJob):
         if rounds is not None or vehicles is not None:
             raise DomainError(
-                "the rounds of a search are planned before it begins: only its end can be later."
+                "a search for a quantile cannot get more vehicles or rounds, only a later end."
             )
         more: Job = replace(job, schedule=schedule or job.schedule)
     elif isinstance(job, StatisticJob):

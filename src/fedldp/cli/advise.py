@@ -30,10 +30,11 @@ def advise_command(schema: Path, vehicles: int, want: dict[str, float], as_json:
     fedldp advise fleet.toml --vehicles 20000
     fedldp advise fleet.toml --vehicles 20000 --want speed=1 --want model=0.01
 
-    The smallest epsilon up to 4 is advised with which each result reaches its
-    goal. Goals are what --want says; without it, a 95% interval of a tenth of
-    the range. What so few vehicles cannot tell is named, with the number that
-    would be needed. SCHEMA is the file that `fedldp schema` drafts.
+    The advice is the smallest epsilon, up to 4, at which each result reaches
+    its goal: the error that --want names, or without --want a 95% interval of
+    ± 5% of the range. If the fleet is too small for a result, the advice says
+    so, and how many vehicles it would take. SCHEMA is the file that `fedldp
+    schema` drafts.
     """  # noqa: D301 (click wants the character \b itself)
     columns = read_schema(schema)
     with naming(schema):

@@ -22,7 +22,7 @@ _COMMANDS = {
     "advise": _Entry(
         "advise", "advise_command", "Say which epsilon and strategy fit a schema and a fleet."
     ),
-    "audit": _Entry("audit", "audit_command", "Prove from its integers how much a channel leaks."),
+    "audit": _Entry("audit", "audit_command", "Prove how much the table of a channel leaks."),
     "collect": _Entry(
         "collect",
         "collect_command",

@@ -28,7 +28,7 @@ _CONFIDENCE = 0.999999  # a false alarm in a million runs
 @click.option(
     "--outputs",
     type=int,
-    help="How many different values it may send.  [default: the mechanism's own]",
+    help="The number of different values that may be sent.  [default: the mechanism's own]",
 )
 @click.option(
     "--channel",
@@ -37,7 +37,7 @@ _CONFIDENCE = 0.999999  # a false alarm in a million runs
     help="Audit the channel in FILE (JSON) instead of a mechanism.",
     metavar="FILE",
 )
-@click.option("--attack", is_flag=True, help="Also attack it with random samples.")
+@click.option("--attack", is_flag=True, help="Also attack the channel with random samples.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def audit_command(
     name: str | None,
@@ -47,7 +47,7 @@ def audit_command(
     attack: bool,
     as_json: bool,
 ) -> None:
-    """Prove from its integers how much a channel leaks.
+    """Prove how much the table of a channel leaks.
 
     \b
     fedldp audit three-outputs --epsilon 1      the channel of a mechanism

@@ -52,8 +52,8 @@ from fedldp.schema.vehicle_ids import VehicleIds
 @click.option("--schema", type=INPUT, required=True, help="The columns (TOML).", metavar="FILE")
 @click.option(
     "--vehicle",
-    help="The column with the id of each row's vehicle, if a vehicle has several rows: they become "
-    "one by the rules of the schema.",
+    help="The column with the id of each row's vehicle, if a vehicle has several rows. The rules "
+    "of the schema combine them into one.",
     metavar="COLUMN",
 )
 @plan_options
@@ -87,10 +87,11 @@ def collect_command(
 
     DATA is a CSV or Parquet file. The table shows the estimates beside the
     truth: the mean of the raw numbers, and how often each category occurs.
-    `fedldp schema fleet.csv` makes a draft of the schema. With --vehicle, the
-    rows of a vehicle become one before it answers: `rule = "mean"` in the table
-    of an attribute, or "last", "maximum", "count" (of rows with a value) or
-    "any" (of true and false). Without a rule it is a random row.
+    `fedldp schema fleet.csv` makes a draft of the schema. With --vehicle, a
+    vehicle combines its rows into one before it answers. The schema says how, in
+    the table of an attribute: `rule = "mean"`, "last", "maximum", "count" (the
+    number of rows with a value) or "any" (true if one row is). Without a rule, a
+    random row is used.
 
     As on a vehicle, values outside the bounds are clipped; missing, unreadable
     and unknown values are replaced. Standard error says how many. The table

@@ -25,20 +25,20 @@ QUESTIONS = ("number", "categories", "vector", "distribution", "data")
 @click.command("compare")
 @click.option("--number", is_flag=True, help="Compare mechanisms for one number in [-1, 1].")
 @click.option(
-    "--categories", type=click.IntRange(2), help="Compare those for this many categories."
+    "--categories", type=click.IntRange(2), help="Compare mechanisms for so many categories."
 )
 @click.option(
-    "--vector", type=click.IntRange(2), help="Compare those for a vector of this many numbers."
+    "--vector", type=click.IntRange(2), help="Compare mechanisms for a vector of so many numbers."
 )
 @click.option(
     "--distribution",
     type=click.IntRange(2),
-    help="Compare, by simulation, those for a distribution in this many bins.",
+    help="Compare, by simulation, mechanisms for a distribution in so many bins.",
 )
 @click.option(
     "--data",
     type=INPUT,
-    help="Compare those for each column of a CSV or Parquet file; needs --schema.",
+    help="Compare mechanisms for each column of a CSV or Parquet file; needs --schema.",
     metavar="FILE",
 )
 @click.option("--schema", type=INPUT, help="The columns of the data (TOML).", metavar="FILE")
@@ -46,7 +46,7 @@ QUESTIONS = ("number", "categories", "vector", "distribution", "data")
     "--epsilon",
     type=float,
     multiple=True,
-    help="The privacy budget of an answer; give it again for more of them.  [default: 1]",
+    help="The privacy budget of an answer; give it again for other budgets.  [default: 1]",
 )
 @click.option(
     "--vehicles",
@@ -55,7 +55,7 @@ QUESTIONS = ("number", "categories", "vector", "distribution", "data")
     show_default=True,
     help="How many vehicles answer in a simulation.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the simulations.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The seed of simulations.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -83,13 +83,15 @@ def compare_command(
     fedldp compare --distribution 32
     fedldp compare --data fleet.csv --schema fleet.toml -o errors.csv
 
-    Those of the library, marked fedldp, are exact and can be released. Those of
-    other papers are for study only: see `fedldp.baselines` for what they are.
-    The error is that of one answer, exact unless the title says simulation: at
-    worst, and for typical inputs or your data; "times" compares the latter. The
-    error of n vehicles is the n-th part. "µs" is the time of one vehicle. With
-    --data, "±" is half of a 95% interval, in the unit of the column, if all rows
-    answer this question alone. Random bits that everybody knows are not counted.
+    Mechanisms of the library, marked fedldp, are exact, and their answers may
+    be released. Those of other papers (`fedldp.baselines`) are for study only.
+
+    Columns show the error of one answer, exact unless the title says simulation:
+    "at worst", and for "typical" inputs or "your data". "times" compares the
+    second error with the smallest of the table. Divide an error by n for n
+    vehicles. "bits" leaves out public random numbers. "µs" is the time of one
+    vehicle. With --data, "±" is half of a 95% interval, in the unit of the
+    column, if all rows answer this question alone.
     """  # noqa: D301 (click wants the character \b itself)
     if plot is not None:
         from fedldp import _plots as plots

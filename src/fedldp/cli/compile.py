@@ -24,7 +24,7 @@ from fedldp.plan.compiled import compile_plan
     "--name",
     default="plan",
     show_default=True,
-    help="The name of the plan in C, with which all names in the file begin.",
+    help="The word with which all names in the C file begin.",
 )
 def compile_command(plan: Path, cap: str, output: Path, name: str) -> None:
     """Write a plan as constants for the vehicle in C.
@@ -32,8 +32,8 @@ def compile_command(plan: Path, cap: str, output: Path, name: str) -> None:
     \b
     fedldp compile plan.json --cap 2 -o plan.h
 
-    PLAN is the file of a plan or of a calendar. It is checked in exact
-    arithmetic, as a vehicle does, and refused if it leaks more than it claims
+    PLAN is the file of a plan or of a calendar. The command checks it in exact
+    arithmetic, as a vehicle does, and refuses it if it leaks more than it claims
     or costs more than the cap. A device repeats the check when it starts.
     """  # noqa: D301 (click wants the character \b itself)
     try:

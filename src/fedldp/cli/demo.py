@@ -57,7 +57,7 @@ SAME_STEPS, CONVERGED = "the same steps, no noise", "all data, to convergence"
     is_flag=True,
     help="Run a server and three agents on this machine, over TLS, instead of a simulation.",
 )
-@click.option("--page", is_flag=True, help="With --fleet: keep the live page until Ctrl-C.")
+@click.option("--page", is_flag=True, help="With --fleet: show the live page until Ctrl-C.")
 @click.option(
     "--output",
     "-o",
@@ -69,7 +69,8 @@ SAME_STEPS, CONVERGED = "the same steps, no noise", "all data, to convergence"
 @click.option(
     "--rows",
     type=click.IntRange(100),
-    help="Use only this many flights.  [default: all; with --fleet 60,000]",
+    help="Use only this many flights; a tenth of them only measures the error.  [default: all; "
+    "with --fleet 60,000]",
 )
 @click.option(
     "--replicas",

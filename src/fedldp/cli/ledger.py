@@ -105,10 +105,11 @@ def takeover_command(mirror: Path) -> None:
     \b
     fedldp ledger takeover second/ledger.db
 
-    The mirror is the ledger from now on, and the old file is refused for good,
-    on whatever machine both can be read. A mirror that may lack something that
-    was spent is refused. Then name the new file where the old one was named,
-    such as `ledger` in agent.toml.
+    The mirror is the ledger from now on: name it where the old file was named,
+    such as `ledger` in agent.toml. If the old file can be read, the command
+    refuses a mirror that may lack something that was spent, and marks the old
+    file, which is refused for good. If it cannot be read now, it still answers
+    nothing without its mirror: never detach it.
     """  # noqa: D301 (click wants the character \b itself)
     old = ledgers.take_over(mirror)
     click.echo(f"{mirror} is the ledger now. Never use {old} again.")
@@ -123,15 +124,15 @@ def detach_command(ledger: Path) -> None:
     fedldp ledger detach ledger.db
     fedldp ledger mirror ledger.db third/ledger.db   a new one
 
-    If the mirror's disk has failed, you decide to go on without it. The mirror
-    lacks what is spent from now on, so it may never take over. If it has taken
-    over already, never do this: the old ledger lacks what was spent since.
+    Use this if the mirror's disk has failed. The mirror lacks what is spent from
+    now on, so it must never take over. Never detach a ledger whose mirror has
+    taken over already: the ledger lacks what was spent since.
     """  # noqa: D301 (click wants the character \b itself)
     if ledgers.detach(ledger):
-        click.echo(f"{ledger} has no mirror any more. The file that was it never takes over.")
+        click.echo(f"{ledger} has no mirror any more. Its former mirror never takes over.")
     else:
         click.echo(
-            f"{ledger} has no mirror any more. The file that was it could not be told: destroy it, "
+            f"{ledger} has no mirror any more. Its former mirror could not be reached: destroy it, "
             "and never let it take over, because it lacks what is spent from now on."
         )
 
@@ -150,7 +151,7 @@ def detach_command(ledger: Path) -> None:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=COMPOSITION_DELTA,
     show_default=True,
-    help="The probability that the second number of many answers leaves out.",
+    help="The probability with which the smaller epsilon of many answers may fail to hold.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def show_command(path: Path, cap: str | None, delta: float, as_json: bool) -> None:
@@ -163,10 +164,10 @@ def show_command(path: Path, cap: str | None, delta: float, as_json: bool) -> No
     It also shows which jobs they answered. `fedldp agent status` adds what the
     owner's settings say.
 
-    The sum of a vehicle's epsilons is what is promised and enforced. Many small
-    answers tell less: except with the probability --delta, they are together as
-    private as one answer of a smaller epsilon. It holds if no epsilon was chosen
-    by what the vehicle had answered before.
+    What is promised and enforced is the sum of a vehicle's epsilons. Many small
+    answers reveal less than this sum: except with the probability --delta, all of
+    them together are as private as one answer of a smaller epsilon, which is
+    shown, too. That needs epsilons that did not depend on earlier answers.
 
     This is for the owner of the vehicles, on their machine: anyone who knows what a
     vehicle was asked and spent knows more than the server does. The ledger has

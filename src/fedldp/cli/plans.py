@@ -92,17 +92,18 @@ def plan_options(command: Command) -> Command:
             Sample,
             "mechanism",
             type=click.Choice([AUTO, *mechanism_names()]),
-            help="How numbers are made private: a name that `fedldp mechanisms` shows; auto is "
+            help="The mechanism for numbers, one of those that `fedldp mechanisms` shows; auto is "
             "dominant. Directions and the cube need none.",
             metavar="NAME",
         ),
         declared_option(
             Settings,
             "strategy",
-            help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
-            "numbers and categories apart, as in the paper; a sign for each number; one direction "
-            "for a vector. auto is directions for a vector with a bounded length, the cube for "
-            "numbers alone if it has clearly less error, else sample.",
+            help="What each vehicle answers. sample: k coordinates; split: all, each with a part "
+            "of the budget; paper: numbers and categories apart, as in the paper; cube: a sign for "
+            "each number; directions: one direction for a vector. auto is directions for a vector "
+            "with a bounded length, cube for numbers alone if it has clearly less error, else "
+            "sample.",
         ),
         click.option(
             "--compact",
@@ -131,8 +132,8 @@ def answer_options(command: Command) -> Command:
         click.option(
             "--paper",
             is_flag=True,
-            help="Choose everything as the paper does, with the mechanism hm-tp unless you name "
-            "another.",
+            help="Follow the paper in all that it specifies. Its mechanism is hm-tp unless you "
+            "name another one of the paper's.",
         ),
     )
 
@@ -364,8 +365,8 @@ want_option = click.option(
     "--want",
     multiple=True,
     callback=_targets,
-    help="Half of a 95% interval that you accept, in the unit of the attribute: show how many "
-    "vehicles that takes. Give it again for more of them.",
+    help="The error that you accept for an attribute (half of a 95% interval, in its unit): show "
+    "how many vehicles that takes. Give it again for other attributes.",
     metavar="NAME=ERROR",
 )
 
@@ -436,16 +437,16 @@ def plan_command(
     fedldp plan --schema fleet.toml --epsilon 2 --paper       as the paper does
     fedldp plan --schema fleet.toml --epsilon 0.5 --periods 30 --answers 4
 
-    A plan says what each vehicle answers, and with how much noise. The table
-    shows half of the 95% interval of each result to expect, in its own unit: for
-    values that are spread evenly, and for the worst. --want says how small it
-    should be, and shows how many vehicles that takes.
+    A plan says what each vehicle answers, and with how much noise. For each
+    result, the table shows the error to expect (half of a 95% interval, in the
+    unit of the result): if values are spread evenly, and at worst. --want names
+    an error that you accept, and shows how many vehicles it takes.
 
     With --periods the file is a calendar: the plan is asked in every period,
-    and each vehicle answers in as many of them as --answers says, which it
-    draws. Epsilon is the cost of one report; a vehicle pays it once for each
-    answer. Only if the schema declares all attributes constant, a vehicle
-    repeats its first report, and pays once. The errors are those of one period.
+    and each vehicle draws at random in which of them it answers; --answers is
+    their number. Epsilon is the cost of one report, which a vehicle pays for
+    each answer. A vehicle repeats its first report, and pays once, only if the
+    schema declares every attribute constant. The errors are those of one period.
     """  # noqa: D301 (click wants the character \b itself)
     plan = make_plan(schema, **options)
     if periods is None and (answers is not None or lifetime is not None):

@@ -74,7 +74,8 @@ def predict_command(
         table = frames.table(chunk.data)
         if taken := [name for name in added if name in table.names]:
             raise DomainError(
-                f"{data} must not have a column {taken[0]!r}, which is added: rename it first."
+                f"{data} must not have a column {taken[0]!r}, because predict adds one: rename "
+                "it first."
             )
         scores, quality = model.checked_scores(chunk.data, chunk.first_row)
         told = model.predictions(scores).tolist()

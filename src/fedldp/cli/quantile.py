@@ -30,7 +30,7 @@ def quantile_options(command: Any) -> Any:
             type=float,
             default=0.5,
             show_default=True,
-            help="Which one; 0.5 is the median.",
+            help="The quantile; 0.5 is the median.",
         ),
         click.option(
             "--epsilon", type=float, required=True, help="The privacy budget of a vehicle."
@@ -40,7 +40,7 @@ def quantile_options(command: Any) -> Any:
             type=float,
             default=0.95,
             show_default=True,
-            help="That of the interval.",
+            help="The probability that the interval contains the true value.",
         ),
     )
 
@@ -71,11 +71,12 @@ def quantile_command(
       --quantile 0.99 --epsilon 1
 
     Each vehicle is asked once, on which side of a threshold its number is, and
-    answers with one bit. Thresholds move towards the quantile in 20 rounds. At
-    epsilon 1 that needs fewer vehicles than bins. Use bins (`fedldp collect`
-    with a column that has bins) for several quantiles at once, at a large
-    epsilon, or if there can be one round only. `fedldp server job quantile`
-    asks a fleet.
+    answers with one bit. Thresholds move towards the quantile in 20 rounds.
+
+    A column with bins (`fedldp collect`) also has quantiles, but at epsilon 1 it
+    needs more vehicles. Use bins for several quantiles at once, at a large
+    epsilon, or if there can be one round only. `fedldp server job quantile` asks
+    a fleet.
     """  # noqa: D301 (click wants the character \b itself)
     columns = read_schema(schema)
     number = number_of(columns, column)
@@ -109,7 +110,7 @@ def number_of(schema: Schema, column: str) -> Number:
         raise DomainError(f"--column must be one of {', '.join(names)}; got {column!r:.80}.")
     found = schema[column]
     if not hasattr(found, "low") or not hasattr(found, "high") or getattr(found, "size", 1) != 1:
-        raise DomainError(f"--column must be a number with bounds; {column!r:.80} is none.")
+        raise DomainError(f"--column must be a number with bounds; {column!r:.80} is not one.")
     if found.rule != RANDOM:
         raise DomainError(
             f"a search for a quantile asks for one random row of a vehicle: {column!r:.80} must "

@@ -41,9 +41,7 @@ from fedldp.plan.plan import Plan
 from fedldp.plan.report import REASONS
 from fedldp.storage import locks
 
-_NO_MANIFEST = (
-    "has no manifest: a file that it counts already would count again if it is given again."
-)
+_NO_MANIFEST = "has no manifest: a file that was counted before counts again if you give it again."
 _REPEATED = (
     "This vehicle repeats its report: all attributes are declared constant. If a value has changed "
     "since, nobody learns of it."
@@ -101,8 +99,8 @@ _MOST_SHOWN = 10  # refused reports that are printed
 @click.option(
     "--check",
     is_flag=True,
-    help="Only show what would be clipped or replaced, with exit status 0 if nothing, 1 "
-    "otherwise. Nothing is drawn or spent, and neither --cap nor --ledger is needed.",
+    help="Only show what would be clipped or replaced; the exit status is 0 if nothing, else 1. "
+    "Nothing is drawn or spent, and neither --cap nor --ledger is needed.",
 )
 def report_command(
     plan_file: Path,
@@ -124,12 +122,13 @@ def report_command(
       fedldp report plan.json --cap 4 --ledger ledger.db -o report.bin
     fedldp report calendar.json row.json --period 3 --cap 4 --ledger ledger.db
 
-    PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object,
-    or a list of objects: the rows of this vehicle, which the rules of the schema
-    make one. The default is standard input. Values outside the bounds are clipped;
-    missing, unreadable and unknown values are replaced by the public default of
-    the schema. A warning follows the report on standard error; if it cannot be
-    written there, it is left out. --strict refuses such a row.
+    PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object, or
+    with a list of objects: the rows of this vehicle, which the rules of the schema
+    combine into one. The default is standard input. Values outside the bounds are
+    clipped; missing, unreadable and unknown values are replaced by the public
+    default of the schema. After the report has been written, a warning on standard
+    error says so; if it cannot be written, it is left out. --strict refuses such a
+    row.
 
     Other input, such as a list of values, is an error of the calling program:
     the exit status is 1, and nothing is drawn or spent. Use a library to make
@@ -395,7 +394,7 @@ class _Tallying:
         if self.twins:
             shown.print(
                 f"Note: {counted(self.twins, 'file')} with the contents of another one counted. "
-                "Small reports repeat; a copied folder would count twice"
+                "Small files may be equal by chance, but a copied folder counts twice."
             )
         if self.skipped:
             shown.print(f"Skipped {counted(self.skipped, 'file')} that the tally has already")

@@ -93,16 +93,24 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
 @click.option(
     "--fixed",
     type=OUTPUT,
-    help="Where to write the network of fixed features with which one of signals is compared.",
+    help="For --network with signals: where to write the network with fixed filters, with which "
+    "yours is compared.",
     metavar="FILE",
 )
-@declared_option(Settings, "epsilon", type=float, required=False)
+@declared_option(
+    Settings,
+    "epsilon",
+    type=float,
+    required=False,
+    help="The privacy budget of a vehicle, for all that it sends. Leave it out only with "
+    f"--mechanism {NO_PRIVACY}.",
+)
 @declared_option(
     Sample,
     "mechanism",
     type=click.Choice([AUTO, *mechanism_names(), NO_PRIVACY]),
-    help="How numbers are made private: a name that `fedldp mechanisms` shows, none, or auto: "
-    "directions, which need no mechanism.",
+    help="The mechanism for numbers, one of those that `fedldp mechanisms` shows. auto uses "
+    "directions, which need none; none trains without privacy.",
     metavar="NAME",
 )
 @click.option("--schema", type=INPUT, help="The columns of a file (TOML).", metavar="FILE")
@@ -217,19 +225,22 @@ def train_command(
     on the scale of [-1, 1]. Logistic regression with several labels
     (multiclass) predicts one of two or more. A small network with hidden layers
     (mlp) predicts a label or a number, whatever the target is; it has more
-    weights, and so needs more vehicles. --network trains the layers in a file,
-    such as convolutions of signals, and compares them with fixed random filters
-    of which only the last layer is trained: mostly these err by less. The base
-    rate is the error of always giving the same answer: a model that is not
-    better is useless, and the output says so.
+    weights, and so needs more vehicles. The base rate is the error of always
+    giving the same answer: a model that is not better is useless, and the output
+    says so.
+
+    --network trains the layers in a file, such as convolutions of signals. For
+    signals the command also trains the last layer of a network whose other
+    layers, random filters, stay fixed, and says which network has less error:
+    mostly the one with fixed filters.
 
     As on a vehicle, values outside the bounds are clipped; missing, unreadable
     and unknown values are replaced. Standard error says how many. --strict
     refuses such a file. A missing target is always refused.
 
     --forecast asks no vehicle. The rows that --holdout keeps apart stand for
-    public data that are like the fleet's; the training is simulated on them. Of
-    networks it says no more than that.
+    public data that are like the fleet's; the training is simulated on them. For
+    a network, the error in this simulation is all that the forecast shows.
 
     --paper follows the paper exactly: its Algorithm 1 with plain gradient
     steps, the sum of the answers divided by the size of the group, its

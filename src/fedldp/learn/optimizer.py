@@ -74,7 +74,7 @@ def _average_option() -> Any:
 
 
 def _tol_option() -> Any:
-    return option(0.0, Real(0), help="Stop when the model moves by less in a round.")
+    return option(0.0, Real(0), help="Stop when a round moves the model by less than this.")
 
 
 def _estimator_option() -> Any:
@@ -85,7 +85,9 @@ def _estimator_option() -> Any:
 
 def _rate_option() -> Any:
     return option(
-        AUTO, Real(0, above=True, words=(AUTO,)), help="The length of a step; auto follows a rule."
+        AUTO,
+        Real(0, above=True, words=(AUTO,)),
+        help="The length of a step; auto is shorter for more weights and more rounds.",
     )
 
 
@@ -355,7 +357,7 @@ class Recipe:
 
     optimizer: Optimizer
     alpha: float = option(
-        0.0, Real(0), help="The weight of half the squared length of the model in the loss."
+        0.0, Real(0), help="The penalty: half the squared length of the model has this weight."
     )
     rounds: int | None = option(
         None,

@@ -117,27 +117,31 @@ class Settings:
     """
 
     epsilon: float | None = option(
-        help="The privacy budget of a vehicle, for all that it sends; None is without privacy."
+        help="The privacy budget of a vehicle, for all that it sends; None trains without privacy."
     )
     strategy: str | Strategy = option(  # noqa: RUF009 (options are frozen)
         AUTO,
         STRATEGY,
-        help="What each vehicle answers: k coordinates; all, each with a part of the budget; "
-        "numbers and categories apart, as in the paper; a sign for each number; or a direction for "
-        "all of them, which is what auto is.",
+        help="What each vehicle answers. directions (auto): one direction for all coordinates; "
+        "sample: k coordinates; split: all, each with a part of the budget; paper: numbers and "
+        "categories apart, as in the paper; cube: a sign for each number.",
     )
     bound: float | str = option(
         AUTO,
         Real(0, above=True, words=(AUTO,)),
-        help="Where the length of a gradient is clipped or, without directions, each number of it; "
-        "auto is 1; with directions 1.41 for several labels, and for linear regression a length "
-        "that grows with the fleet and epsilon, and next to no clip without privacy.",
+        help="Where the length of a gradient is clipped or, without directions, each of its "
+        "numbers. auto is 1, with three exceptions for directions: 1.41 for several labels; for "
+        "linear regression a length that grows with the fleet and epsilon; and for linear models "
+        "without privacy a length that clips almost nothing.",
     )
     participations: int = option(
         1, Whole(1), help="How often each vehicle answers, with a part of its budget each time."
     )
     group: int | str = option(
-        "auto", Whole(1, words=("auto",)), help="Vehicles in a round; auto follows a rule."
+        "auto",
+        Whole(1, words=("auto",)),
+        help="Vehicles in a round; auto divides the fleet into 10 to 500 rounds, more for more "
+        "vehicles.",
     )
     max_iter: int | None = option(
         None,
@@ -158,19 +162,20 @@ class Settings:
         "adam otherwise.",
     )
     alpha: float = option(
-        0.0, Real(0), help="The weight of half the squared length of the model in the loss."
+        0.0, Real(0), help="The penalty: half the squared length of the model has this weight."
     )
     survey: str | None = option(
         AUTO,
         OneOf(SURVEYS),
-        help="What a part of the fleet is asked about its numbers first, if the server is "
-        "noise-aware: centers and scales, correlations too, or what a public rule says. For linear "
-        "regression, others are asked about the target.",
+        help="What a noise-aware server first asks a part of the fleet about its numbers. scale: "
+        "centers and scales; whiten: correlations, too; none: nothing; auto decides from epsilon "
+        "and the size of the fleet. For linear regression, it also asks others about the target.",
     )
     survey_share: float = option(
         0.1,
         Real(0, 1, above=True),
-        help="The share of the fleet that a survey asks; one of the target asks 0.4 times as many.",
+        help="The share of the fleet that is surveyed about its numbers; 0.4 times as many are "
+        "surveyed about the target.",
     )
 
     @classmethod

@@ -61,13 +61,16 @@ def _outputs_option() -> Any:
     return option(
         None,
         Whole(1, optional=True),
-        help="How many values a number may be sent as.  [default: the mechanism's own]",
+        help="The number of different values that may be sent for a number.  [default: the "
+        "mechanism's own]",
     )
 
 
 def _study_option() -> Any:
     return option(
-        False, OneOf((True, False)), help="Noisy floats, as in the paper: never to be sent."
+        False,
+        OneOf((True, False)),
+        help="Compute in floating point, as in the paper: for study, never to be sent.",
     )
 
 
@@ -75,8 +78,8 @@ def _k_option() -> Any:
     return option(
         "best",
         Whole(1, words=("best", "paper")),
-        help="How many coordinates each vehicle answers: best (for the error), paper (its rule), "
-        "or a number.",
+        help="How many coordinates each vehicle answers: a number, best (the least error) or "
+        "paper (the paper's rule).",
     )
 
 
@@ -326,8 +329,8 @@ class Directions(Strategy):
     fleet: int | None = option(
         None,
         Whole(1, optional=True),
-        help="The largest number of vehicles that may answer: it sets the length of a report's "
-        "seed.  [default: ten million]",
+        help="The largest fleet that you expect. Reports with directions contain a seed, which is "
+        "longer for larger fleets.  [default: ten million]",
     )
 
     def __post_init__(self) -> None:
