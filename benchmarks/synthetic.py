@@ -11,6 +11,11 @@ The first row is the error above that of a long training without noise, on numbe
 without noise, as a share of its gain over the base rate: 0 is as good as that, 1 is useless. The
 other rows are differences from it, with their standard errors over the problems. Each training is
 repeated with other noise.
+
+On 12 other problems (seeds 100 to 111, 20,000 vehicles, 2 repeats), softmax as in version 0.2, with
+FADING = 8, 30 rounds and no limit on the noise of scores, misclassifies by 0.8 ± 0.4, -0.4 ± 0.2
+and 0.3 ± 0.2 points more at epsilon 1, 2 and 4. The gain at epsilon 2 is below two standard errors,
+and so is that of FADING = 8 or 16 alone, or of no limit alone: nothing was changed for it.
 """
 
 import sys
