@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from ledgers import open_ledger
 from plans import RESPONSE, TWO, canonical, category, document, inputs, law, number, sample
+from samples import ATTRIBUTE_SAMPLES
 
 import fedldp
 from fedldp import (
@@ -18,7 +20,6 @@ from fedldp import (
     Calendar,
     Category,
     Number,
-    OptionalNumber,
     Plan,
     Schema,
     Within,
@@ -31,17 +32,16 @@ from fedldp.plan.strategies import Directions, Sample
 MODEL = Category("model", ["A", "B", "C"], constant=True)
 YEAR = Number("year", 1990, 2030, constant=True)
 KINDS = [
-    MODEL,
-    YEAR,
-    Number("dimensions", 0, 9, size=3, constant=True),
-    Number("way", -2, 2, size=3, length=2, constant=True),
-    OptionalNumber("load", 0, 9, constant=True),
-    BinnedNumber.of("load", 0, 9, bins=3, constant=True),
+    *(
+        replace(attribute, constant=True)
+        for samples in ATTRIBUTE_SAMPLES.values()
+        for attribute in samples
+        if not isinstance(attribute, Within)
+    ),
     BinnedNumber.of("load", 0, 9, bins=[0, 3, 9], optional=True, constant=True),
     Angle("door", period=12, bins=4, constant=True),
     Category("tires", ["summer", "winter"], optional=True, constant=True),
     Category.of_range("zone", 1, 5, constant=True),
-    Category.hashed("dealer", 64, constant=True),
     Within("year by model", YEAR, MODEL),
 ]
 

@@ -14,6 +14,7 @@ import pytest
 
 import fedldp
 from fedldp.coders import CODERS
+from fedldp.schema.attributes import ATTRIBUTES
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs/vectors.json").read_text("utf-8")
@@ -48,6 +49,10 @@ def test_every_kind_is_there():
     documents = [json.loads(case["plan"]) for case in CASES]
     kinds = {each["kind"] for plan in documents for each in (*plan["tables"], *plan["parts"])}
     assert kinds - {"sample"} == set(CODERS)
+    schemas = [fedldp.Plan.from_json(case["plan"]).schema for case in CASES]
+    assert {type(each) for schema in schemas for each in schema.attributes} == set(
+        ATTRIBUTES.values()
+    )
     some = {part["k"] < 3 for plan in documents for part in plan["parts"] if "k" in part}
     assert some == {True, False}
     sent = "".join(answer["record"] for case in CASES for answer in case["answers"])
@@ -67,6 +72,9 @@ def test_a_server_reads_them(case):
 
 
 # A vehicle as docs/wire-format.md and docs/how-to/other-language.md describe it, and nothing else.
+
+
+NUMBER = {"name", "low", "high", "missing", "size"}
 
 
 def read(attribute, value, offset):
@@ -102,6 +110,8 @@ def read(attribute, value, offset):
             name = int(name)
         text = str(name)
         return names.index(text if text in names and name is not None else attribute["missing"])
+    if attribute.keys() - {"length", "constant", "rule"} != NUMBER:
+        raise NotImplementedError(f"write down here how {[*attribute]} are read")
     low, high, size = attribute["low"], attribute["high"], attribute["size"]
     if size > 1:
         value = value[offset] if isinstance(value, list) and len(value) == size else None
@@ -216,6 +226,8 @@ def code(table, own, throws):
         pairs = zip(every[number], plans.digits_of(own, base, digits), strict=True)
         product = sum(a * b for a, b in pairs) % base
         return number * base + response(table, base, product, next(throws))
+    if table["kind"] != "unary":
+        raise NotImplementedError(f"write down here how a code of {table['kind']!r} is drawn")
     total, absent = int(table["total"]), int(table["absent"])
     ones = [total // 2 if i == own else absent for i in range(table["categories"])]
     return int("".join(str(int(next(throws) * total // 2**64 < odds)) for odds in ones), 2)
@@ -337,6 +349,14 @@ def test_calendars_are_drawn_as_the_page_says(case):
         (thrown,) = drawn["thrown"]
         places = subset(calendar["answers"], calendar["periods"], *thrown.values())
         assert [place + 1 for place in places] == drawn["periods"]
+
+
+def test_a_kind_that_is_not_written_down_is_not_taken_for_another():
+    with pytest.raises(NotImplementedError, match="how a code of 'new' is drawn"):
+        code({"kind": "new", "categories": 3}, 0, iter([]))
+    number = {"name": "x", "low": 1.0, "high": 9.0, "missing": 2.0, "size": 1}
+    with pytest.raises(NotImplementedError, match="'scale'"):
+        read(number | {"scale": "log"}, 5, 0)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

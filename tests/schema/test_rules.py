@@ -26,6 +26,7 @@ from fedldp import (
 from fedldp.budget.vehicle import tell_nobody
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import DataWarning, DomainError, WireError
+from fedldp.schema.attributes import ATTRIBUTES
 from fedldp.schema.attributes.open import HashedCategory, WholeNumbers
 
 RULES = ("random", "mean", "last", "maximum", "count", "any")
@@ -96,6 +97,13 @@ def rows_by_owner(rows, owners):
         [row for row, owner in zip(rows, owners, strict=True) if owner == number]
         for number in range(max(owners) + 1)
     ]
+
+
+def test_no_kind_of_attribute_is_forgotten():
+    """Of two attributes within each other, the columns have the rules."""
+    assert kinds("random").keys() == EXPECTED.keys()
+    kinds_tested = {type(attribute) for attribute, _ in kinds("random").values()}
+    assert kinds_tested | {Within} == set(ATTRIBUTES.values())
 
 
 def test_every_kind_has_the_rules_that_fit():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from samples import ATTRIBUTE_SAMPLES
 
 import fedldp
 from fedldp import Schema, source
@@ -60,3 +61,18 @@ def test_integers_of_numpy_are_integers():
     assert plain.to_json() == Network.perceptron(5, Softmax(np.uint8(3)), hidden=(4,)).to_json()
     with pytest.raises(DomainError, match="outputs must be at least 2"):
         Softmax(2.0)
+
+
+ENTRIES = {
+    key
+    for samples in ATTRIBUTE_SAMPLES.values()
+    for attribute in samples
+    for key in attribute.table()
+}
+
+
+@pytest.mark.parametrize("entry", sorted(ENTRIES))
+def test_no_entry_of_an_attribute_is_forgotten(entry):
+    misspelt = entry + entry[-1]
+    with pytest.raises(DomainError, match=f"Did you mean '{entry}' for '{misspelt}'"):
+        Schema.from_toml(f'[x]\n{misspelt} = "y"')

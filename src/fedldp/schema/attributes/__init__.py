@@ -50,7 +50,7 @@ ATTRIBUTES: dict[str, type[Attribute]] = {
 _ENTRIES = (
     "low", "high", "length", "size", "missing", "optional", "constant", "rule", "unit",
     "bins", "edges", "spacing", "categories", "aliases", "buckets", "salt", "first", "last",
-    "period", "grid",
+    "period", "grid", "of", "groups",
 )  # fmt: skip
 _MEANT = {
     "min": "low", "minimum": "low", "lower": "low", "from": "low",
