@@ -5,6 +5,7 @@ plan of the vectors that is to be refused: so each of these plans is refused for
 Drawing is broken likewise, and then some answer differs.
 """
 
+import ast
 import json
 import random
 import types
@@ -19,15 +20,41 @@ VECTORS = json.loads((Path(__file__).parent.parent / "docs/vectors.json").read_t
 REFUSED = {case["why"]: case for case in VECTORS["refused"]}
 
 
-def broken(changes):
-    """Return a vehicle whose text was changed."""
-    text = SOURCE
-    for old, new in changes.items():
-        assert text.count(old) == 1, f"{text.count(old)} times in vehicle.py: {old}"
-        text = text.replace(old, new)
+def broken(changes, text=SOURCE):
+    """Return a vehicle whose text was changed, anywhere or within a function: (its name, text)."""
+    for place, new in changes.items():
+        function, old = place if isinstance(place, tuple) else (None, place)
+        whole = text if function is None else dict(functions(text))[function]
+        times, holding = whole.count(old), [name for name, lines in functions(text) if old in lines]
+        assert times == 1, (
+            f"{times} times in {function or 'vehicle.py'}, functions {holding}: {old!r}. "
+            "Write (name of the function, text) in the entry, or more of the text."
+        )
+        text = text.replace(whole, whole.replace(old, new))
     module = types.ModuleType("broken")
     exec(compile(text, "broken", "exec"), module.__dict__)
     return module
+
+
+def functions(text):
+    """Yield the name and the text of each function and method; a method's begins with its class."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.parse(text).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        for each in inner:
+            if isinstance(each, ast.FunctionDef):
+                name = each.name if each is node else f"{node.name}.{each.name}"
+                yield name, "".join(lines[each.lineno - 1 : each.end_lineno])
+
+
+def test_a_text_that_is_not_alone_is_changed_within_its_function():
+    text = "def one():\n    return 1\n\nclass Two:\n    def one(self):\n        return 1\n"
+    with pytest.raises(AssertionError, match=r"2 times .* \['one', 'Two.one'\]"):
+        broken({"return 1": "return 2"}, text)
+    module = broken({("Two.one", "return 1"): "return 2"}, text)
+    assert (module.one(), module.Two().one()) == (1, 2)
+    with pytest.raises(AssertionError, match=r"0 times in Two\.one"):
+        broken({("Two.one", "return 3"): ""}, text)
 
 
 # What was changed, and which plans are then accepted
