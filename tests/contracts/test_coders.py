@@ -372,6 +372,7 @@ class Coin(ByLaw, ForNumbers):
     bits = 1
     cells = 2
     ratio = Fraction(3, 1)
+    likeliest = 0.75
 
     @cached_property
     def law(self):

@@ -131,12 +131,12 @@ class Coder(ABC):
         """The largest ratio of the probabilities of a code under two inputs: at most e^epsilon."""
 
     @property
+    @abstractmethod
     def likeliest(self) -> float:
-        """The largest probability that a code has under any input; 1 if it is not known.
+        """The largest probability that a code has under any input.
 
         It tells how often honest vehicles send equal reports.
         """
-        return 1.0
 
     @abstractmethod
     def to_document(self) -> Document:

@@ -59,6 +59,11 @@ class Study(ForNumbers):
         return 3
 
     @property
+    def likeliest(self) -> float:
+        """1: nothing is sent."""
+        return 1.0
+
+    @property
     def ratio(self) -> Fraction:
         """Unknown: floating-point noise has no exact odds."""
         self._refuse()
