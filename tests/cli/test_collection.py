@@ -16,6 +16,7 @@ from pyarrow import parquet
 
 import fedldp
 from fedldp import Ledger, Plan, Schema
+from fedldp.cli import estimates
 from fedldp.cli.app import fedldp as command
 from fedldp.errors import BudgetError, DomainError, FedLDPError, PrivacyError, WireError
 from fedldp.plan.strategies import Sample
@@ -529,3 +530,14 @@ def test_plan_says_which_strategy_was_chosen_and_why():
     assert chosen["because"] == "65% of the sample's squared error, if numbers are spread evenly"
     assert "sample: a cube would have 140%" in shown(*many, 2)
     assert "strategy" not in json.loads(run(*many, 8, "--strategy", "sample", "--json"))
+
+
+def test_a_result_without_bars_shows_its_summary_too(monkeypatch, capsys):
+    """Of any kind: a new result needs no bars for that."""
+    plan = fedldp.Plan(fedldp.Schema.of(city=["Oslo", "Rome"]), 4.0)
+    report = plan.report([{"city": "Oslo"}] * 9, fedldp.source(1))
+    estimate = (plan.tally() + report).estimate()
+    rows = [*estimates.lines(estimate, plan.schema)]
+    monkeypatch.setattr(type(estimate["city"]), "summary", "mostly Oslo")
+    estimates.show("9 vehicles", estimate, plan.schema, rows)
+    assert "\ncity: mostly Oslo\n" in capsys.readouterr().out

@@ -175,6 +175,7 @@ def show(title: str, estimate: Estimate, schema: Schema, rows: list[dict[str, An
             heading = heading if others else f"{title}\n{heading}"
             bins = zip(rows[start:stop], result.shown.labels, result.heights, strict=True)
             console().print(_with_bars(heading, [*bins], estimate.confidence))
+        if result.summary:
             console().print(f"{name}: {result.summary}", markup=False)
         start = stop
 
