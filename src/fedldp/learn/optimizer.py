@@ -327,6 +327,13 @@ def _resolve_steps(rate: float | str, auto_rate: float, schedule: str, auto_sche
     }
 
 
+def penalty() -> Any:
+    """Declare the option `alpha`, which settings and recipes have."""
+    return option(
+        0.0, Real(0), help="The penalty: half the squared length of the model has this weight."
+    )
+
+
 @final
 @document()
 @dataclass(frozen=True)
@@ -356,9 +363,7 @@ class Recipe:
     """
 
     optimizer: Optimizer
-    alpha: float = option(
-        0.0, Real(0), help="The penalty: half the squared length of the model has this weight."
-    )
+    alpha: float = penalty()
     rounds: int | None = option(
         None,
         Whole(1, optional=True),

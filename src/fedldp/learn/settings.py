@@ -39,6 +39,7 @@ from fedldp.learn.optimizer import (
     State,
     auto_group,
     auto_rate,
+    penalty,
 )
 from fedldp.learn.privacy import NoPrivacy
 from fedldp.learn.survey import (
@@ -161,9 +162,7 @@ class Settings:
         help="How the server steps; auto is noise-aware for a linear model with directions, and "
         "adam otherwise.",
     )
-    alpha: float = option(
-        0.0, Real(0), help="The penalty: half the squared length of the model has this weight."
-    )
+    alpha: float = penalty()
     survey: str | None = option(
         AUTO,
         OneOf(SURVEYS),
