@@ -136,9 +136,15 @@ def test_what_is_loaded_lazily_is_what_type_checkers_see(package):
         assert getattr(package, name) is getattr(home, name), name
 
 
+MOST_NAMES = 38
+
+
 def test_the_top_has_few_names():
     names = [each for each in fedldp.__all__ if not isinstance(getattr(fedldp, each), ModuleType)]
-    assert len(names) <= 38
+    assert len(names) <= MOST_NAMES, (
+        f"{len(names)} public names at the top, more than {MOST_NAMES}: leave the new one in its "
+        "module, as fedldp.schema.attributes.HashedCategory is, or take another one out"
+    )
 
 
 @LAZY

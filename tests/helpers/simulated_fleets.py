@@ -49,7 +49,8 @@ def drawn(attribute, coder, population, answers, rng):
         labels = rng.multinomial(answers, label_odds(attribute, population))
         return codes_of(coder, labels, rng)
     vehicles = rng.multinomial(answers, population.odds)
-    law = tables.probabilities(coder.letters, coder.table, attribute.inputs.of(population.x))
+    values = attribute.join([population.x[:, None]])[:, 0]
+    law = tables.probabilities(coder.letters, coder.table, attribute.inputs.of(values))
     law /= law.sum(axis=1, keepdims=True)  # up to rounding it was 1
     return sum(rng.multinomial(vehicles[:, i], row) for i, row in enumerate(law))
 

@@ -27,7 +27,12 @@ class Groups:
 
 
 class Estimand(ABC):
-    """What is estimated: the result that a user sees, its numbers, their truth and their limits."""
+    """What is estimated: the result that a user sees, its numbers, their truth and their limits.
+
+    It must be linear in what a coder takes: a mean or a share, whose estimates of parts of a fleet
+    average to that of the whole. A result may derive other numbers from these, as
+    `CircularDistribution` does.
+    """
 
     @property
     def half_width(self) -> float:

@@ -226,7 +226,7 @@ class Line(NamedTuple):
 
 
 class Result(ABC):
-    """What is estimated about one attribute. `Attribute.result` makes it.
+    """What is estimated about one attribute. `Estimand.result` makes it.
 
     Two results are equal if all their numbers are; one that nobody answered equals itself.
 
