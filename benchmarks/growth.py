@@ -29,7 +29,7 @@ from fedldp.learn.gradients import gradients_of
 from fedldp.learn.objectives import Objective, objective
 from fedldp.learn.settings import Settings
 from fedldp.learn.tasks import Task
-from fedldp.plan.parts import Values
+from fedldp.plan.parts import VehicleValues
 
 VEHICLES = tuple(10**power for power in range(3, 9))
 DIMENSIONS = tuple(10**power for power in range(6))
@@ -84,7 +84,7 @@ class Made(Task):
     def __len__(self) -> int:
         return self.vehicles
 
-    def gradients(self, weights: np.ndarray, vehicles: slice) -> Values:
+    def gradients(self, weights: np.ndarray, vehicles: slice) -> VehicleValues:
         x = self.clock.values(vehicles.stop - vehicles.start, self.dimensions)
         return gradients_of(self.objective, weights, x, np.where(x[:, 0] > 0, 1.0, -1.0))
 

@@ -247,7 +247,7 @@ class SurveyStage:
             rows = [NamedNumber("Share of gradients that are clipped", str(clipped), clipped.share)]
             note = "If the share is surely too large, fewer are clipped from now on."
             if not self.each.octaves:
-                note = clipped.warning if clipped.biases else "Training begins after that."
+                note = clipped.warning if clipped.is_biased else "Training begins after that."
         return Insight(title, tuple(rows), (note,))
 
 

@@ -251,10 +251,10 @@ def test_clipped_gradients_are_counted_and_told():
     x, y = zeros()
     with pytest.warns(AccuracyWarning, match="of the gradients are clipped") as caught:
         model = fitted(x, y, bound=0.3)
-    assert model.clipped_.biases
+    assert model.clipped_.is_biased
     assert caught[0].filename == __file__ or len(caught) == 1
     assert fitted(x, y).clipped_.share < 0.2
-    assert not ClippedShare(0.3, 0.06).biases
+    assert not ClippedShare(0.3, 0.06).is_biased
     assert str(ClippedShare(0.081, 0.01)) == "8.1% ± 2.0%"
     assert Clip.at(1.0, 2.0).spreads == 1.5
 

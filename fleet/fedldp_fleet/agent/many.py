@@ -30,7 +30,7 @@ from fedldp.learn.computations import (
     vehicles_at_once,
 )
 from fedldp.learn.examples import VehicleRows
-from fedldp.plan.parts import Values
+from fedldp.plan.parts import VehicleValues
 from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
 from fedldp.randomness import source as secret_source
@@ -336,7 +336,7 @@ class ManyVehicles:
             if ruled is not None and work.computation.one_row:
                 of_vehicles = ruled[vehicles[first : first + step, None], work.columns]
                 needed = with_rules(work.computation.attributes, needed, of_vehicles)
-            values: Values = work.computation.answers(needed, begins)
+            values: VehicleValues = work.computation.answers(needed, begins)
             records += work.read.plan.records(values, self._source).split()
         return records
 

@@ -14,7 +14,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 PACKAGES_OF_THE_EXTRA = {"httptools", "prometheus_client", "starlette", "uvicorn"}
 
 
-class _Commands(click.Group):
+class _ServerCommands(click.Group):
     """Commands, of which those about jobs are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -37,7 +37,7 @@ class _Commands(click.Group):
             raise MissingExtra(package, "server", "fedldp-fleet") from error
 
 
-@click.group("server", cls=_Commands)
+@click.group("server", cls=_ServerCommands)
 def server_group() -> None:
     """Run a fleet's server: jobs, agents, results.
 

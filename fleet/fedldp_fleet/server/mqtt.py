@@ -43,7 +43,7 @@ _LONGEST_REASON = 200
 _LOG = logging.getLogger(__name__)
 
 
-class _Kept(NamedTuple):
+class _Retained(NamedTuple):
     """What the broker retains."""
 
     contents: object  # what decides whether it is retained again
@@ -141,7 +141,7 @@ class MQTTServer:
         self._trouble = trouble
 
     def _serve(self, connection: MQTTConnection) -> None:
-        kept: dict[str, _Kept] = {}
+        kept: dict[str, _Retained] = {}
         due = 0.0
         while not self._stopped.is_set():
             if monotonic() >= due:
@@ -194,7 +194,7 @@ class MQTTServer:
 
     # What is retained
 
-    def _publish(self, connection: MQTTConnection, kept: dict[str, _Kept]) -> None:
+    def _publish(self, connection: MQTTConnection, kept: dict[str, _Retained]) -> None:
         """Let the broker retain what is open now, and nothing else."""
         told, fetched = self._do(self._open(self._most_bits(connection)))
         for topic, document in fetched.items():
@@ -210,7 +210,7 @@ class MQTTServer:
     def _retain(
         self,
         connection: MQTTConnection,
-        kept: dict[str, _Kept],
+        kept: dict[str, _Retained],
         topic: str,
         contents: object,
         payload: bytes,
@@ -219,7 +219,7 @@ class MQTTServer:
         before, now = kept.get(topic), monotonic()
         if before is not None and before.contents == contents and now < before.until:
             return
-        kept[topic] = _Kept(contents, now + seconds / 2)
+        kept[topic] = _Retained(contents, now + seconds / 2)
         if len(payload) > self._most_payload(connection):
             _LOG.error(
                 "%s has %d bytes, and the broker takes %d: agents cannot get it over MQTT. Let the "

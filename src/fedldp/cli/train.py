@@ -363,7 +363,7 @@ def train_command(
         click.echo(json.dumps(document, indent=2))
         return
     console().print(_render(title, document, target, training.clipped))
-    if training.clipped is not None and training.clipped.biases:
+    if training.clipped is not None and training.clipped.is_biased:
         console().print(training.clipped.warning)
     if not comparison.beats_base_rate:
         console().print(comparison.verdict)

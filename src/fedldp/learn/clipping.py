@@ -111,7 +111,7 @@ class ClippedShare:
         )
 
     @property
-    def biases(self) -> bool:
+    def is_biased(self) -> bool:
         """Whether so many gradients are clipped that people should know."""
         return self.exceeds(WARNING_ERRORS)
 

@@ -17,7 +17,7 @@ from fedldp._internal import documents
 from fedldp._internal.validation import Floats, Integers
 from fedldp.errors import DomainError
 from fedldp.learn import model, survey
-from fedldp.plan.parts import Matrix, Values
+from fedldp.plan.parts import Matrix, VehicleValues
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.schema import Schema
 from fedldp.vehicle import UNREADABLE, difference
@@ -56,7 +56,7 @@ class Computation(Protocol):
     def room(self) -> int:
         """How many numbers a row needs in memory while others are computed."""
 
-    def answers(self, matrix: Floats, begins: Integers | None) -> Values:
+    def answers(self, matrix: Floats, begins: Integers | None) -> VehicleValues:
         """Return what vehicles answer before noise.
 
         `matrix` has the columns of the attributes. If vehicles have several rows, `begins` says
@@ -100,7 +100,7 @@ class RowsThemselves:
         """How many numbers a row needs in memory."""
         return self.dimensions
 
-    def answers(self, matrix: Floats, begins: Integers | None) -> Values:
+    def answers(self, matrix: Floats, begins: Integers | None) -> VehicleValues:
         """Return the rows."""
         return Matrix(matrix)
 

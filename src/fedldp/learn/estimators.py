@@ -406,7 +406,7 @@ class _LDPModel(BaseEstimator, ABC):  # type: ignore[misc]
             1 if before is None else before.calls + 1,
         )
         _check_weights(training.models[0])
-        if training.clipped is not None and training.clipped.biases:
+        if training.clipped is not None and training.clipped.is_biased:
             warnings.warn(training.clipped.warning, AccuracyWarning, stacklevel=4)
         self._keep(training, objective)
 

@@ -398,11 +398,11 @@ def _simulate(
         order = np.argsort(source.words(len(public)), kind="stable")
         held = len(order) // 10
         drawn = (source.uniform(vehicles) * (len(order) - held)).astype(np.int64)
-        fleet = replace(public, examples=_Chosen(public.examples, order[held:][drawn]))
+        fleet = replace(public, examples=_ChosenRows(public.examples, order[held:][drawn]))
         training = settings.training(fleet, fleet.distance, source, shuffle=False)
         for _ in training:
             pass
-        test = replace(public, examples=_Chosen(public.examples, order[:held]))
+        test = replace(public, examples=_ChosenRows(public.examples, order[:held]))
         scaled = test if training.scaling is None else test.scaled(training.scaling)
         errors.append(float(scaled.error(training.models)[0]))
         _, targets = test.examples.read(slice(None))
@@ -412,7 +412,7 @@ def _simulate(
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Chosen:
+class _ChosenRows:
     """Some rows of examples, which may come several times."""
 
     of: Surveyed
@@ -432,8 +432,8 @@ class _Chosen:
     def units(self, rows: Any) -> Floats:
         return self.of.units(self.rows[rows])
 
-    def scaled(self, scaling: Scaling) -> "_Chosen":
-        return _Chosen(self.of.scaled(scaling), self.rows)
+    def scaled(self, scaling: Scaling) -> "_ChosenRows":
+        return _ChosenRows(self.of.scaled(scaling), self.rows)
 
     def read(self, rows: Any) -> Any:
         return self.of.read(self.rows[rows])

@@ -15,7 +15,7 @@ from fedldp._internal.validation import Floats, Integers
 from fedldp._internal.vectors import SparseRows
 from fedldp.learn.features import FeatureRows, SparseFeatures
 from fedldp.learn.objectives import Objective
-from fedldp.plan.parts import Values
+from fedldp.plan.parts import VehicleValues
 
 BLOCK = 4096  # rows multiplied at a time: BLAS rounds differently for different shapes
 
@@ -41,7 +41,7 @@ def gradients_of(
     features: FeatureRows,
     targets: Floats,
     begins: Integers | None = None,
-) -> Values:
+) -> VehicleValues:
     """Return a batch of vehicles whose values are the gradients of a linear model.
 
     A gradient is the slope of the loss times the features; that of a vehicle with several rows,

@@ -24,7 +24,7 @@ from fedldp.learn.gradients import BLOCK
 from fedldp.learn.networks import Network
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective, objective
-from fedldp.plan.parts import Values
+from fedldp.plan.parts import VehicleValues
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.frames import shown
 from fedldp.schema.quality import DataQuality, total
@@ -254,7 +254,7 @@ class Model:
         """How many numbers the gradient of a row needs in memory while others are computed."""
         return max(self.dimensions, self.features.dimensions)
 
-    def answers(self, matrix: Floats, begins: Integers | None = None) -> Values:
+    def answers(self, matrix: Floats, begins: Integers | None = None) -> VehicleValues:
         """Return the gradients of some vehicles.
 
         Parameters
@@ -267,7 +267,7 @@ class Model:
 
         Returns
         -------
-        Values
+        VehicleValues
             The mean gradient of the rows of each vehicle, computed when it is needed.
 
         Examples

@@ -31,7 +31,7 @@ from fedldp.learn.features import FeatureRows, Scaling, written_out
 from fedldp.learn.gradients import gradients_of, scores_of, silently
 from fedldp.learn.layers import Activation, Array, Dense, Layer, Shape, layer_from_document
 from fedldp.learn.objectives import Objective, objective
-from fedldp.plan.parts import Matrix, Values
+from fedldp.plan.parts import Matrix, VehicleValues
 from fedldp.randomness import source
 from fedldp.vehicle import canonical
 
@@ -494,7 +494,7 @@ class Network:
         features: FeatureRows,
         targets: Floats,
         begins: Integers | None = None,
-    ) -> Values:
+    ) -> VehicleValues:
         """Return the gradients of some vehicles for some models.
 
         Parameters
@@ -511,7 +511,7 @@ class Network:
 
         Returns
         -------
-        Values
+        VehicleValues
             The gradients of all vehicles for the first model, then those for the second.
         """
         if not self.layers:  # the gradients need not be written out

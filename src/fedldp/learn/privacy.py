@@ -11,7 +11,7 @@ from fedldp._internal import packing
 from fedldp._internal.validation import Floats, Integers
 from fedldp.budget.composition import Composition
 from fedldp.coders.base import Cells
-from fedldp.plan.parts import Values, vectors_of
+from fedldp.plan.parts import VehicleValues, vectors_of
 from fedldp.plan.plan import Plan
 from fedldp.randomness import Source
 from fedldp.schema.attributes import Number
@@ -201,7 +201,7 @@ class ClippedGradients:
         """Where the counters begin and end."""
         return np.array([0, self.vector.size + 2])
 
-    def simulate(self, values: Values, source: Source, cells: Cells) -> None:
+    def simulate(self, values: VehicleValues, source: Source, cells: Cells) -> None:
         """Add the clipped gradients of some vehicles to counters, a row for each replica."""
         vector, replicas = self.vector, len(cells)
         columns = np.arange(vector.size)

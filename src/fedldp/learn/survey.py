@@ -43,7 +43,7 @@ from fedldp.errors import DomainError
 from fedldp.learn.clipping import SPREADS, WIDENING_ERRORS, ClippedShare
 from fedldp.learn.features import Features, Scaling
 from fedldp.learn.networks import Network
-from fedldp.plan.parts import Matrix, Values
+from fedldp.plan.parts import Matrix, VehicleValues
 from fedldp.plan.plan import Plan
 from fedldp.plan.strategies import Sample
 from fedldp.randomness import Source
@@ -671,7 +671,7 @@ class SurveyComputation:
         """How many numbers a row needs in memory."""
         return self.dimensions if self.layers is None else self.layers.room
 
-    def answers(self, matrix: Floats, begins: Integers | None = None) -> Values:
+    def answers(self, matrix: Floats, begins: Integers | None = None) -> VehicleValues:
         """Return what vehicles answer before noise.
 
         Parameters
@@ -683,7 +683,7 @@ class SurveyComputation:
 
         Returns
         -------
-        Values
+        VehicleValues
             The answer of each vehicle.
         """
         if self.layers is None:

@@ -16,7 +16,7 @@ from fedldp.learn.gradients import BLOCK, silently
 from fedldp.learn.networks import LINEAR_LENGTH, Network
 from fedldp.learn.noise_aware import Prior
 from fedldp.learn.objectives import Objective
-from fedldp.plan.parts import Values
+from fedldp.plan.parts import VehicleValues
 from fedldp.randomness import Source
 
 
@@ -53,7 +53,7 @@ class Task(ABC):
         """Return how many vehicles there are."""
 
     @abstractmethod
-    def gradients(self, weights: Floats, vehicles: Rows) -> Values:
+    def gradients(self, weights: Floats, vehicles: Rows) -> VehicleValues:
         """Return the gradients of some vehicles for some models.
 
         Parameters
@@ -65,7 +65,7 @@ class Task(ABC):
 
         Returns
         -------
-        Values
+        VehicleValues
             The gradients of all vehicles for the first model, then those for the second, and so on.
         """
 
@@ -311,7 +311,7 @@ class Supervised(Task):
     def __len__(self) -> int:
         return len(self.examples if self.vehicle_rows is None else self.vehicle_rows)
 
-    def gradients(self, weights: Floats, vehicles: Rows) -> Values:
+    def gradients(self, weights: Floats, vehicles: Rows) -> VehicleValues:
         rows, begins = rows_of(self.vehicle_rows, vehicles)
         return self.network.gradients(weights, *self.examples.read(rows), begins)
 

@@ -36,7 +36,7 @@ from fedldp.learn.optimizer import Recipe, State
 from fedldp.learn.privacy import NoPrivacy, bits_of
 from fedldp.learn.survey import Survey, target_map
 from fedldp.learn.tasks import Task
-from fedldp.plan.parts import Countable, Values
+from fedldp.plan.parts import Countable, VehicleValues
 from fedldp.plan.plan import Plan
 from fedldp.randomness import Source, study_source
 from fedldp.results.estimate import means_of_levels
@@ -482,7 +482,7 @@ class Training:
             self._ordered = again, np.argsort(words, kind="stable")
         return self._ordered[1]
 
-    def _batches(self, order: Integers | None, first: int, end: int) -> Iterator[Values]:
+    def _batches(self, order: Integers | None, first: int, end: int) -> Iterator[VehicleValues]:
         """Yield the gradients of the vehicles from `first` on, as many at once as memory allows."""
         at_once = max(BLOCK, self._task.at_once // self._replicas // BLOCK * BLOCK)
         weights = self._task.weights_for_target(self.state.weights)
@@ -490,7 +490,7 @@ class Training:
             rows = slice(at, min(at + at_once, end))
             yield self._task.gradients(weights, rows if order is None else order[rows])
 
-    def _average(self, batches: Iterable[Values], n: int) -> Observed:
+    def _average(self, batches: Iterable[VehicleValues], n: int) -> Observed:
         """Return the mean gradient of n vehicles, as the server learns it, for each replica."""
         (part,) = self._plans[0].parts
         return self._observed([(part, n, self._counted(part, batches))])
@@ -510,7 +510,7 @@ class Training:
             found.append((part, len(mine), counted))
         return self._observed(found)
 
-    def _counted(self, part: Countable, batches: Iterable[Values]) -> npt.NDArray[Any]:
+    def _counted(self, part: Countable, batches: Iterable[VehicleValues]) -> npt.NDArray[Any]:
         """Return what vehicles answer to a part, in a row of counters for each replica."""
         kind = np.float64 if part.study else np.int64
         cells = np.zeros((self._replicas, part.starts[-1]), kind)

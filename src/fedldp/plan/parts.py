@@ -28,12 +28,12 @@ from fedldp.randomness import Source
 from fedldp.schema.attributes import Attribute
 from fedldp.schema.schema import Schema
 
-__all__ = ["Matrix", "Part", "Values"]
+__all__ = ["Matrix", "Part", "VehicleValues"]
 
 _SMALL = 16  # bits of a slot that are counted by one histogram
 
 
-class Values(Protocol):
+class VehicleValues(Protocol):
     """Some vehicles, each with a value for every column of a schema.
 
     A vehicle is asked only for the values it has chosen to answer: what is costly to compute, such
@@ -41,7 +41,7 @@ class Values(Protocol):
 
     Examples
     --------
-    >>> values: Values = Matrix(np.array([[31.0, 1.0], [54.0, 0.0]]))
+    >>> values: VehicleValues = Matrix(np.array([[31.0, 1.0], [54.0, 0.0]]))
     >>> len(values)
     2
     """
@@ -91,14 +91,14 @@ class Values(Protocol):
 
 
 @runtime_checkable
-class VectorValues(Values, Protocol):
+class VectorValues(VehicleValues, Protocol):
     """Values that are mostly zero, or on a device: vectors of bounded length are read as such."""
 
     def vectors(self, columns: Integers) -> Vectors:
         """Return the values in some columns, which are numbered from 0 in their order."""
 
 
-def vectors_of(values: Values, columns: Integers) -> Vectors:
+def vectors_of(values: VehicleValues, columns: Integers) -> Vectors:
     """Return the values in some columns as vectors, wherever they are."""
     if isinstance(values, VectorValues):
         return values.vectors(columns)
@@ -201,7 +201,7 @@ class Countable(Protocol):
     def starts(self) -> Integers:
         """Where the counters of each unit begin, and where the last ones end."""
 
-    def simulate(self, values: Values, source: Source, cells: Cells) -> None:
+    def simulate(self, values: VehicleValues, source: Source, cells: Cells) -> None:
         """Add what some vehicles would answer to counters."""
 
     def by_block(self, cells: Cells) -> Iterator[tuple[Decoder, tuple[Attribute, ...], Cells]]:
@@ -489,7 +489,12 @@ class Part:
         return centre, scale, missing
 
     def _inputs(
-        self, values: Values, rows: Integers | None, units: Integers, place: int, source: Source
+        self,
+        values: VehicleValues,
+        rows: Integers | None,
+        units: Integers,
+        place: int,
+        source: Source,
     ) -> npt.NDArray[Any] | Vectors:
         """Return what a coder takes: values scaled and clipped, whether one is missing or not."""
         coder = self._distinct[place]
@@ -508,7 +513,7 @@ class Part:
             return round_at_random(inputs, source)
         return inputs.astype(coder.inputs_dtype, copy=False)
 
-    def _answers(self, values: Values, source: Source) -> Iterator[_Answer]:
+    def _answers(self, values: VehicleValues, source: Source) -> Iterator[_Answer]:
         """Choose units; yield, for each slot and coder, which rows answer what."""
         n = len(values)
         chosen = source.choose(self.k, self.units, n) if self.k < self.units else None
@@ -522,7 +527,7 @@ class Part:
                     inputs = self._inputs(values, rows, mine, place, source)
                     yield _Answer(slot, rows, mine, coder, inputs)
 
-    def encode(self, values: Values, source: Source, records: Records, first: int) -> None:
+    def encode(self, values: VehicleValues, source: Source, records: Records, first: int) -> None:
         """Write the answers of some vehicles, one for each row, into their records.
 
         Parameters
@@ -554,7 +559,7 @@ class Part:
                 records.put(first + slot.start, slot.unit_bits, units, rows)
             coder.put(codes, records, first + slot.end - coder.bits, rows)
 
-    def simulate(self, values: Values, source: Source, cells: Cells) -> None:
+    def simulate(self, values: VehicleValues, source: Source, cells: Cells) -> None:
         """Add what some vehicles would answer to counters.
 
         Random words are used as in `encode`, so that one replica gives what its reports would.

@@ -31,7 +31,7 @@ from fedldp.errors import DomainError, PrivacyError
 from fedldp.mechanisms import AnyMechanism
 from fedldp.plan import expectation, report, strategies
 from fedldp.plan.expectation import Expectation
-from fedldp.plan.parts import Matrix, Part, Values, from_documents, to_documents
+from fedldp.plan.parts import Matrix, Part, VehicleValues, from_documents, to_documents
 from fedldp.plan.report import Report
 from fedldp.plan.strategies import AUTO, Paper, Strategy
 from fedldp.randomness import (
@@ -387,7 +387,7 @@ class Plan:
             seen.append(quality)
             yield Matrix(matrix)
 
-    def report_batches(self, batches: Iterable[Values], source: Source) -> Report:
+    def report_batches(self, batches: Iterable[VehicleValues], source: Source) -> Report:
         """Return what some vehicles send, given in batches.
 
         Parameters
@@ -431,7 +431,7 @@ class Plan:
             )
         return Report(self.fingerprint, width, vehicles, b"".join(packed))
 
-    def records(self, values: Values, source: Source) -> packing.Records:
+    def records(self, values: VehicleValues, source: Source) -> packing.Records:
         """Return the records of some vehicles before they are packed.
 
         Parameters
@@ -659,7 +659,7 @@ class Plan:
             total(seen).warn(stacklevel=2)
         return tally
 
-    def simulate_batches(self, batches: Iterable[Values], source: StudySource) -> Tally:
+    def simulate_batches(self, batches: Iterable[VehicleValues], source: StudySource) -> Tally:
         """Return the tally of a simulated fleet, given in batches, of which one is held at a time.
 
         Parameters
@@ -689,10 +689,10 @@ class Plan:
             total += self._parse_study(batch, drawn) if self.study else self._parse(batch, drawn)
         return total
 
-    def _parse(self, batch: Values, source: Source) -> Tally:
+    def _parse(self, batch: VehicleValues, source: Source) -> Tally:
         return self.parse(self.report_batches([batch], source))
 
-    def _parse_study(self, batch: Values, source: Source) -> Tally:
+    def _parse_study(self, batch: VehicleValues, source: Source) -> Tally:
         counts = tuple(np.zeros(part.starts[-1]) for part in self.parts)
         for part, cells in zip(self.parts, counts, strict=True):
             part.simulate(batch, source, cells[None])

@@ -21,7 +21,7 @@ from fedldp._internal.text import listed
 from fedldp._internal.validation import Floats, is_real
 from fedldp.errors import DomainError
 from fedldp.schema.attributes.estimands import Estimand, LabelFrequencies
-from fedldp.schema.attributes.inputs import Coders, Inputs, LabelInputs, Values
+from fedldp.schema.attributes.inputs import Inputs, LabelInputs, OfferedCoders, Values
 from fedldp.schema.attributes.readers import Reader
 from fedldp.schema.frames import shown, to_float
 from fedldp.vehicle import PLAN_FORMAT, RANDOM, rules_of
@@ -160,7 +160,7 @@ class Attribute(ABC):
         """Return its values from what its readers have read, a row for each vehicle."""
         return columns[0]
 
-    def resolve(self, epsilon: float, coders: Coders, groups: int = 1) -> "Attribute":
+    def resolve(self, epsilon: float, coders: OfferedCoders, groups: int = 1) -> "Attribute":
         """Return the attribute with all that it leaves to the plan, alone or within groups."""
         return self
 

@@ -18,7 +18,7 @@ Values = npt.NDArray[Any]  # of an attribute, or a column in which they are stor
 _FINEST_STEP = 1e-5  # below this spacing on the scale of [-1, 1], 32-bit numbers are fine enough
 
 
-class Coders(Protocol):
+class OfferedCoders(Protocol):
     """The coders that a plan offers to its attributes. Equal arguments give the same object."""
 
     variance: float  # a public guess of the variance of numbers on the scale of [-1, 1]
@@ -100,11 +100,11 @@ class Inputs(ABC):
         """Refuse a column of a data set that does not hold values of the attribute."""
 
     @abstractmethod
-    def coder(self, epsilon: float, coders: Coders) -> Coder:
+    def coder(self, epsilon: float, coders: OfferedCoders) -> Coder:
         """Return the coder that the attribute prefers, for an answer with this budget."""
 
     @abstractmethod
-    def expected_error(self, epsilon: float, coders: Coders) -> float:
+    def expected_error(self, epsilon: float, coders: OfferedCoders) -> float:
         """Return the squared error of an answer to each coordinate, summed over all estimates."""
 
 
@@ -177,10 +177,10 @@ class NumberInputs(Inputs):
         if column.dtype.kind not in "iuf" or not self.known(column).all():
             raise DomainError(f"column {name!r} must hold numbers, none of them NaN.")
 
-    def coder(self, epsilon: float, coders: Coders) -> Coder:
+    def coder(self, epsilon: float, coders: OfferedCoders) -> Coder:
         return coders.for_numbers(epsilon)
 
-    def expected_error(self, epsilon: float, coders: Coders) -> float:
+    def expected_error(self, epsilon: float, coders: OfferedCoders) -> float:
         return self.size * (coders.noise(epsilon) + coders.variance)
 
 
@@ -250,9 +250,9 @@ class LabelInputs(Inputs):
         if column.dtype.kind not in kinds or not self.known(column).all():
             raise DomainError(f"column {name!r} must hold {what} from 0 to {len(self.labels) - 1}.")
 
-    def coder(self, epsilon: float, coders: Coders) -> ForCategories:
+    def coder(self, epsilon: float, coders: OfferedCoders) -> ForCategories:
         offered = coders.compact if self.few_bits else coders.for_labels
         return offered(epsilon, len(self.labels))
 
-    def expected_error(self, epsilon: float, coders: Coders) -> float:
+    def expected_error(self, epsilon: float, coders: OfferedCoders) -> float:
         return self.coder(epsilon, coders).variance + 1 - 1 / len(self.labels)

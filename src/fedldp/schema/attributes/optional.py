@@ -11,7 +11,7 @@ from fedldp._internal.validation import Floats, whole
 from fedldp.errors import DomainError
 from fedldp.schema.attributes.base import Attribute
 from fedldp.schema.attributes.estimands import OptionalMean
-from fedldp.schema.attributes.inputs import Coders, LabelInputs, Values
+from fedldp.schema.attributes.inputs import LabelInputs, OfferedCoders, Values
 from fedldp.schema.attributes.number import Number
 from fedldp.schema.attributes.readers import NumberReader
 from fedldp.vehicle import MISSING, MOST_GRID_VALUES, MOST_LABELS, PLAN_FORMAT_2, RANDOM
@@ -117,7 +117,7 @@ class OptionalNumber(Attribute):
         found = {"low": self.low, "high": self.high, "optional": True}
         return found if self.grid is None else {**found, "grid": self.grid}
 
-    def resolve(self, epsilon: float, coders: Coders, groups: int = 1) -> "OptionalNumber":
+    def resolve(self, epsilon: float, coders: OfferedCoders, groups: int = 1) -> "OptionalNumber":
         if self.grid is not None:
             return self
         offered = [number for number in _GRID_SIZES if groups * (number + 1) <= MOST_LABELS]
@@ -159,7 +159,7 @@ class OptionalNumber(Attribute):
         return self._number.from_features(numbers)
 
 
-def _error(grid: int, groups: int, epsilon: float, coders: Coders) -> float:
+def _error(grid: int, groups: int, epsilon: float, coders: OfferedCoders) -> float:
     """Return the variance of one answer about a mean of some groups, times the share squared.
 
     Numbers are assumed to be uniform, with the variance that the plan assumes; the mean to be

@@ -11,7 +11,7 @@ from fedldp._internal.validation import Floats, checked_text
 from fedldp.errors import DomainError
 from fedldp.schema.attributes.base import Attribute
 from fedldp.schema.attributes.estimands import Estimand, Groupable, Groups
-from fedldp.schema.attributes.inputs import Coders, LabelInputs, Values
+from fedldp.schema.attributes.inputs import LabelInputs, OfferedCoders, Values
 from fedldp.schema.attributes.readers import Reader
 from fedldp.vehicle import MOST_LABELS, PLAN_FORMAT_2, RANDOM
 
@@ -144,7 +144,7 @@ class Within(Attribute):
         """Whether the attribute within the groups leaves something to the plan."""
         return self.of.unresolved
 
-    def resolve(self, epsilon: float, coders: Coders, groups: int = 1) -> "Within":
+    def resolve(self, epsilon: float, coders: OfferedCoders, groups: int = 1) -> "Within":
         of = self.of.resolve(epsilon, coders, len(self.groups.labels))
         return self if of is self.of else replace(self, of=of)
 
