@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy import stats
-from simulated_fleets import Population, estimated
+from simulated_fleets import Population, drawn, estimated
 
 from fedldp import (
     Angle,
@@ -34,6 +34,7 @@ from fedldp import (
     compare_estimates,
 )
 from fedldp.coders import RandomizedResponse
+from fedldp.mechanisms import Duchi
 from fedldp.plan.parts import Part
 from fedldp.schema.attributes import ATTRIBUTES
 from fedldp.schema.attributes.angle import CircularDistribution
@@ -502,6 +503,24 @@ def results_made():
     rng = np.random.default_rng(1)
     estimates = [kind.estimate(8.0, kind.shapes[0], 100, 4, rng) for kind in KINDS.values()]
     return {type(result) for estimate in estimates for result in estimate.values()}
+
+
+class Halved(Number):
+    """A number of which half is asked for: a fleet must be drawn with what `join` returns."""
+
+    def join(self, columns):
+        return columns[0] / 2
+
+
+def test_a_simulated_fleet_has_the_values_that_its_attribute_joins():
+    (x, odds), coder, answers = SHAPES["even"], Duchi(1.0).channel(), np.array([900, 100])
+    of_half, of_x = (
+        drawn(
+            kind("x", 0, 100), coder, Population((values,), odds), answers, np.random.default_rng(1)
+        )
+        for kind, values in ((Halved, x), (Number, x / 2))
+    )
+    np.testing.assert_array_equal(of_half, of_x)
 
 
 def test_no_kind_of_attribute_is_forgotten():
