@@ -55,7 +55,7 @@ _PLAIN = (
 _NOTES = {
     "listen": "where agents call",
     "page": "the live page and /metrics, for people and programs of this machine",
-    "certificate": "of this server, in PEM; behind a proxy that ends TLS, leave it out",
+    "certificate": "of this server, in PEM; behind a proxy that terminates TLS, leave it out",
     "second": "where the state of trainings is written too, at each step: another disk",
     "database": "a PostgreSQL in place of server.db, which other servers with these keys share",
 }
