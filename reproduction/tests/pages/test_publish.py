@@ -1,6 +1,8 @@
 """Results as a page of the documentation."""
 
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,6 +163,20 @@ def test_the_documentation_has_every_figure():
         assert publish.escaped(figure.title) in text
     for path in re.findall(r"\]\((images/reproduction/.*?)\)", text):
         assert (DOCS / path).is_file()
+
+
+@of_this_version
+def test_the_documentation_names_a_commit_that_readers_have():
+    git = shutil.which("git")
+
+    def asked(*arguments):
+        command = [git, *arguments]
+        return subprocess.run(command, cwd=DOCS, check=False, capture_output=True, text=True)
+
+    if git is None or asked("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("needs git, and a clone with all commits")
+    (commit,) = re.findall(r"\(commit ([0-9a-f]{12})\)", results())
+    assert asked("merge-base", "--is-ancestor", commit, "HEAD").returncode == 0
 
 
 @of_this_version
