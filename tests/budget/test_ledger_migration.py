@@ -1,20 +1,23 @@
 """Older ledgers are migrated when they are opened, whole or not at all, and lose nothing."""
 
 import contextlib
+import json
 import shutil
 import signal
 import sqlite3
 import time
+import zipfile
 from fractions import Fraction
 from pathlib import Path
 
+import make_ledger_8 as made_8
 import make_ledgers as made
 import pytest
 from ledger_victim import never, victim
 from ledgers import as_format
 
 from fedldp.budget import policy, records
-from fedldp.budget.ledger import Ledger, Period
+from fedldp.budget.ledger import Ledger, Period, overview
 from fedldp.errors import BudgetError, DomainError, WireError
 from fedldp.storage import database, head
 from fedldp.storage.database import Database
@@ -158,8 +161,8 @@ def test_a_failure_half_way_changes_nothing(path, before, monkeypatch):
     check_migrated(path, before)
 
 
-@pytest.mark.parametrize("format_", [3, 4, 5, 6, 7])
-def test_formats_3_to_7_get_tables_and_keep_all_else(tmp_path, format_):
+@pytest.mark.parametrize("format_", [3, 4, 5, 6, 7, 8])
+def test_formats_3_to_8_get_tables_and_keep_all_else(tmp_path, format_):
     path = tmp_path / "ledger"
     with Ledger.create(path, 2) as found:
         answer = found.release("car 1", 1, "question", lambda: b"report", job="spring")
@@ -173,6 +176,55 @@ def test_formats_3_to_7_get_tables_and_keep_all_else(tmp_path, format_):
     assert stored(path) == before
     Ledger.create(tmp_path / "new", 1).close()
     assert schema(path) == schema(tmp_path / "new")
+
+
+@pytest.fixture
+def of_format_8(tmp_path):
+    """Unpack a ledger that the last version with format 8 wrote; return its path."""
+    with zipfile.ZipFile(FIXTURES / "ledger-8.zip") as archive:
+        archive.extractall(tmp_path)
+    return tmp_path / "ledger.db"
+
+
+def test_a_ledger_of_format_8_says_what_it_said_and_repeats_its_answers(of_format_8):
+    says = json.loads(of_format_8.with_name("says.json").read_text("utf-8"))
+    before = stored(of_format_8)
+    content = of_format_8.read_bytes()
+    totals = {key: str(spent) for key, spent in overview(of_format_8).totals.items()}
+    assert totals == says["spent"]
+    assert of_format_8.read_bytes() == content
+    with Ledger(of_format_8, made_8.CAP, answers_per_job=2) as found:
+        assert stored(of_format_8) == before
+        assert json.loads(json.dumps(made_8.described(found))) == says
+        for number, key, request, *_, epsilon, answer in before[0]:
+            if not str(request).startswith("spring"):
+                job = request if key == "bus" else None
+                again = found.release(key, Fraction(epsilon) or 1, request, never, job=job)
+                assert again == answer, number
+        assert stored(of_format_8) == before
+        with pytest.raises(BudgetError, match="has answered the job 'spring' 2 times"):
+            found.release("car 1", 1, "new", never, job="spring")
+        for name in ("car 4", "van", "bus", "taxi"):
+            found.release(name, 1, "new", lambda: b"new")
+    with Ledger(of_format_8, made_8.CAP, answers_per_job=2) as found:
+        spent = {key: Fraction(text) + (key[-1] in "4nsi") for key, text in says["spent"].items()}
+        assert found.totals() == spent
+
+
+def test_places_among_the_releases_of_a_vehicle_are_those_of_a_ledger_that_was_never_old(
+    of_format_8, tmp_path
+):
+    Ledger(of_format_8, made_8.CAP).close()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Ledger.create(tmp_path / "new", made_8.CAP, answers_per_job=2) as ledger,
+    ):
+        patch.setattr(policy, "now", policy.now)  # which `fill` sets
+        made_8.fill(ledger)
+    for table in ("releases", "last", "times", "constants"):
+        query = f"SELECT * FROM {table} ORDER BY 1, 2"
+        assert rows(of_format_8, query) == rows(tmp_path / "new", query)
+    assert schema(of_format_8) == schema(tmp_path / "new")
 
 
 def test_what_was_spent_before_counts_for_the_period_in_which_it_is_migrated(path, monkeypatch):

@@ -47,17 +47,19 @@ FORMER_TABLES = {  # that came with the formats from 4 to 7
 
 
 def as_format(path, number):
-    """Make a ledger what it would be if fedldp had written it in an older format, from 3 to 7."""
+    """Make a ledger what it would be if fedldp had written it in an older format, from 3 to 8."""
+    columns = "number, key, request, run, job, epsilon, answer"
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(f"""
-            ALTER TABLE releases RENAME TO releases_8;
+            ALTER TABLE releases RENAME TO releases_9;
             DROP INDEX by_key;
             DROP INDEX by_job;
-            {records._RELEASES_3};
+            DROP TABLE last;
+            {records._RELEASES_8 if number == 8 else records._RELEASES_3};
             INSERT INTO releases
-            SELECT number, key, request, run, job, epsilon, answer FROM releases_8;
-            DROP TABLE releases_8;
-            CREATE INDEX by_request ON releases (request);
+            SELECT {columns} {", spent, repeated" * (number == 8)} FROM releases_9;
+            DROP TABLE releases_9;
+            {records._BY_KEY_8 if number == 8 else "CREATE INDEX by_request ON releases (request)"};
             {records._BY_JOB};
             PRAGMA user_version = {number};
         """)

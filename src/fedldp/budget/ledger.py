@@ -92,7 +92,7 @@ class Ledger:
     been spent before. Raising them is the owner's decision alone.
 
     A file that is missing or damaged, or is not a ledger, is refused (`WireError`): `Ledger.create`
-    makes a new one. A ledger of format 2 (fedldp 0.1) to 7 is migrated when it is opened; runs of
+    makes a new one. A ledger of format 2 (fedldp 0.1) to 8 is migrated when it is opened; runs of
     format 2 become jobs, and what was spent before counts, for a period, as spent when it was
     migrated. Threads and forked children may use a ledger too, except a child that was forked while
     bytes were produced.

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import starmap
 from typing import Any
 
+from ..errors import WireError
 from ..storage import chain, head
 from ..storage.database import Database, Kind, Readable
 from ..vehicle import exact
@@ -28,7 +29,9 @@ _MOST_REMEMBERED_STEPS = 1 << 16  # between two balances, once they have been ch
 
 # A release says what its vehicle has spent with it, like a line of a bank statement: the last one
 # tells what a vehicle may still spend, however many there are. Rows never change, and balances are
-# in the sum that the head knows, like all else.
+# in the sum that the head knows, like all else. Each release names the one before, so that those of
+# a vehicle are found without an index of all: it would take a page of the disk for each vehicle,
+# once each has many. Every sixteenth one is in an index, so that one of a certain time is near.
 _RELEASES = """
     CREATE TABLE releases (
         number INTEGER PRIMARY KEY,
@@ -40,11 +43,42 @@ _RELEASES = """
         answer BLOB NOT NULL,
         spent TEXT NOT NULL,  -- the sum of all epsilons of this vehicle up to here; empty if long
         repeated INTEGER NOT NULL,  -- its answers to jobs at no cost up to here
+        previous INTEGER,  -- the number of the release before of this vehicle
+        position INTEGER NOT NULL,  -- among the releases of this vehicle, from 1 on
         UNIQUE (request, key)
     )
 """
-_BY_KEY = "CREATE INDEX by_key ON releases (key)"
+_IS_INDEXED = "position % 16 = 1"
+_BY_KEY = f"CREATE INDEX by_key ON releases (key) WHERE {_IS_INDEXED}"
 _BY_JOB = "CREATE INDEX by_job ON releases (job, key)"
+_LAST = """
+    CREATE TABLE last (  -- release of each vehicle: what the releases say, where it is found
+        key TEXT PRIMARY KEY,
+        number INTEGER NOT NULL,
+        position INTEGER NOT NULL
+    ) WITHOUT ROWID
+"""
+_LAST_FOLLOWS = (
+    """
+    AFTER INSERT ON main.releases WHEN NEW.previous IS NULL
+    BEGIN INSERT INTO last VALUES (NEW.key, NEW.number, NEW.position); END
+    """,
+    """
+    AFTER INSERT ON main.releases WHEN NEW.previous IS NOT NULL
+    BEGIN
+        UPDATE last SET number = NEW.number, position = NEW.position
+        WHERE key = NEW.key AND number = NEW.previous;
+        SELECT RAISE(ABORT, 'a release does not follow the last one') WHERE changes() <> 1;
+    END
+    """,
+    """
+    BEFORE UPDATE ON main.last
+    WHEN (NEW.key = OLD.key AND NEW.number > OLD.number AND NEW.position = OLD.position + 1)
+        IS NOT TRUE
+    BEGIN SELECT RAISE(ABORT, 'the last release of a vehicle only moves on'); END
+    """,
+    "BEFORE DELETE ON main.last BEGIN SELECT RAISE(ABORT, 'its rows are never deleted'); END",
+)
 _QUESTIONS = """
     CREATE TABLE questions (  -- what was asked of many under one request
         request PRIMARY KEY,
@@ -89,6 +123,21 @@ _RELEASES_3 = """
         UNIQUE (key, request)
     )
 """
+_RELEASES_8 = """
+    CREATE TABLE releases (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL,
+        request NOT NULL,
+        run TEXT NOT NULL,
+        job TEXT NOT NULL,
+        epsilon TEXT NOT NULL,
+        answer BLOB NOT NULL,
+        spent TEXT NOT NULL,
+        repeated INTEGER NOT NULL,
+        UNIQUE (request, key)
+    )
+"""
+_BY_KEY_8 = "CREATE INDEX by_key ON releases (key)"
 
 
 def _add_balances(file: Readable) -> None:
@@ -123,10 +172,10 @@ def _in_order(file: Readable, table: str, columns: str) -> Iterator[Any]:
 KIND = Kind(
     name="ledger",
     mark=b"fLDP",
-    format=8,
+    format=9,
     tables=";".join(
         (
-            *(_RELEASES, _BY_KEY, _BY_JOB, _QUESTIONS, _SEALS, _DRAWS, _CONSTANTS, _TIMES),
+            *(_RELEASES, _BY_KEY, _BY_JOB, _LAST, _QUESTIONS, _SEALS, _DRAWS, _CONSTANTS, _TIMES),
             *chain.TABLES,
             head.TABLE,
             "",
@@ -171,14 +220,39 @@ KIND = Kind(
             "ALTER TABLE releases RENAME TO releases_7",
             "DROP INDEX by_request",
             "DROP INDEX by_job",
-            _RELEASES,
+            _RELEASES_8,
             _add_balances,
             "DROP TABLE releases_7",
+            _BY_KEY_8,
+            _BY_JOB,
+        ),
+        8: (  # releases of a vehicle were found by an index alone
+            "ALTER TABLE releases RENAME TO releases_8",
+            "DROP INDEX by_job",
+            _RELEASES,
+            _LAST,
+            # In the order of the index, which needs no sorting, and then in that of the table.
+            """
+            CREATE TEMP TABLE places AS
+            SELECT number, LAG(number) OVER of_vehicle AS previous,
+                ROW_NUMBER() OVER of_vehicle AS position
+            FROM releases_8 WINDOW of_vehicle AS (PARTITION BY key ORDER BY number)
+            ORDER BY number
+            """,
+            """
+            INSERT INTO releases
+            SELECT releases_8.*, places.previous, places.position
+            FROM temp.places CROSS JOIN releases_8 USING (number)
+            """,
+            "INSERT INTO last SELECT key, MAX(number), COUNT(*) FROM releases_8 GROUP BY key",
+            "DROP TABLE temp.places",
+            "DROP TABLE releases_8",
             _BY_KEY,
             _BY_JOB,
         ),
     },
     head_since=7,
+    derived={"last": _LAST_FOLLOWS},
     missing=(
         "If its vehicles have never answered, make one: `fedldp ledger init {path}`. If they have, "
         "find it: with a new one, what they spent would be forgotten. If it is lost and has a "
@@ -188,14 +262,26 @@ KIND = Kind(
 )
 _BEYOND_ALL_RELEASES = 1 << 62  # a number above the number of every release
 _INSERT = """
-    INSERT INTO releases (key, request, run, job, epsilon, answer, spent, repeated)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO releases
+        (key, request, run, job, epsilon, answer, spent, repeated, previous, position)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, (SELECT number FROM last WHERE key = ?1),
+        COALESCE((SELECT position FROM last WHERE key = ?1), 0) + 1)
 """
 _TOTALS = """
-    SELECT key, spent FROM releases
-    WHERE number IN (SELECT MAX(number) FROM releases GROUP BY key) ORDER BY key
+    SELECT last.key, spent, releases.key = last.key AND releases.position = last.position
+    FROM last LEFT JOIN releases USING (number) ORDER BY last.key
 """
-_ADDED_UP = "SELECT epsilon, COUNT(*) FROM releases WHERE key = ? AND number < ? GROUP BY epsilon"
+_ADDED_UP = """
+    WITH RECURSIVE release (number, previous, position, epsilon) AS (
+        SELECT number, previous, releases.position, epsilon
+        FROM last JOIN releases USING (key, number) WHERE key = ?1
+        UNION ALL
+        SELECT former.number, former.previous, former.position, former.epsilon
+        FROM release JOIN releases AS former ON former.number = release.previous
+        WHERE former.key = ?1 AND former.position = release.position - 1
+    )
+    SELECT epsilon, SUM(number < ?2), COUNT(*), MAX(position) FROM release GROUP BY epsilon
+"""
 _RECENT = "SELECT key, epsilon, COUNT(*) FROM releases WHERE number >= ? GROUP BY key, epsilon"
 
 # Names of constants: the one that is given, and those that version 0.2 has made of it.
@@ -285,25 +371,48 @@ def standings(
 
 @lru_cache(maxsize=2)  # one vehicle, and a whole batch
 def _standings_query(vehicles: int) -> str:
-    """Return the query for some vehicles, a job, and the first release that counts as recent."""
+    """Return the query for some vehicles, a job, and the first release that counts as recent.
+
+    A vehicle without a last release has none at all, or its row in `last` was removed.
+    """
     job, first = f"?{vehicles + 1}", f"?{vehicles + 2}"
-    last = "SELECT MAX(number) FROM releases WHERE key = asked.key"
+    indexed = f"SELECT MIN(number) FROM releases WHERE key = asked.key AND {_IS_INDEXED}"  # noqa: S608
+    before = f"""
+        WITH RECURSIVE near (number, previous, position, spent) AS (
+            SELECT number, previous, position, spent FROM releases
+            WHERE key = asked.key
+                AND number = COALESCE(({indexed} AND number >= {first}), last.number)
+            UNION ALL
+            SELECT former.number, former.previous, former.position, former.spent
+            FROM near JOIN releases AS former ON former.number = near.previous
+            WHERE near.number >= {first} AND former.key = asked.key
+                AND former.position = near.position - 1
+        )
+        SELECT spent FROM near WHERE number < {first}
+    """  # noqa: S608 (nothing but question marks)
     return f"""
         WITH asked (key) AS (VALUES {", ".join(["(?)"] * vehicles)})
-        SELECT asked.key, last.spent, last.repeated, last.epsilon, last.job <> '',
+        SELECT asked.key,
+            release.key = asked.key AND release.position = last.position AND CASE
+                WHEN release.previous IS NULL THEN release.position = 1
+                ELSE former.key = asked.key AND former.position = release.position - 1 END,
+            release.spent, release.repeated, release.epsilon, release.job <> '',
             former.spent, former.repeated,
             CASE {job} WHEN '' THEN 0 ELSE
                 (SELECT COUNT(*) FROM releases WHERE job = {job} AND key = asked.key) END,
-            CASE WHEN last.number < {first} THEN last.spent ELSE
-                (SELECT spent FROM releases WHERE number = ({last} AND number < {first})) END
-        FROM asked JOIN releases AS last ON last.number = ({last})
-        LEFT JOIN releases AS former ON former.number = ({last} AND number < last.number)
+            CASE WHEN last.number < {first} THEN release.spent ELSE ({before}) END
+        FROM asked LEFT JOIN last USING (key)
+        LEFT JOIN releases AS release ON release.number = last.number
+        LEFT JOIN releases AS former ON former.number = release.previous
+        WHERE last.number IS NOT NULL OR ({indexed}) IS NOT NULL
     """  # noqa: S608 (nothing but question marks)
 
 
 def _standing(file: Readable, key: str, stored: tuple[Any, ...], recent_from: int) -> Standing:
     """Return the standing that the last two releases of a vehicle tell, if they fit together."""
-    spent, repeated, epsilon, of_job, former, former_repeated, answered, before = stored
+    is_last, spent, repeated, epsilon, of_job, former, former_repeated, answered, before = stored
+    if not is_last:
+        raise _out_of_order(file, key)
     _check_balance(file, former, former_repeated, epsilon, of_job, spent, repeated)
     total = _stored_sum(file, spent, key)
     recent = (
@@ -322,17 +431,34 @@ def _stored_sum(
 
 
 def check_balances(file: Readable) -> None:
-    """Refuse a file in which the balance of any release is not the one before it and its cost."""
-    balances: dict[str, tuple[str, int]] = {}
+    """Refuse a file in which any release does not follow the one before of its vehicle.
+
+    Its balance is the one before and its cost, and `last` knows the last release of each vehicle.
+    """
+    last: dict[str, tuple[int, int, str, int]] = {}
     checked: set[tuple[object, ...]] = set()
-    columns = "number, key, epsilon, job <> '', spent, repeated"
-    for _, key, *release, spent, repeated in _in_order(file, "releases", columns):
-        step = (*balances.get(key, (None, None)), *release, spent, repeated)
+    columns = "number, key, previous, position, epsilon, job <> '', spent, repeated"
+    for number, key, previous, position, *release, spent, repeated in _in_order(
+        file, "releases", columns
+    ):
+        former, former_position, *balance = last.get(key, (None, 0, None, None))
+        if previous != former or position != former_position + 1:
+            raise _out_of_order(file, key)
+        step = (*balance, *release, spent, repeated)
         if step not in checked:
             _check_balance(file, *step)
             if len(checked) < _MOST_REMEMBERED_STEPS:
                 checked.add(step)
-        balances[key] = spent, repeated
+        last[key] = number, position, spent, repeated
+    for key, *place in file.execute("SELECT key, number, position FROM last"):
+        if place != [*last.pop(key, ())[:2]]:
+            raise _out_of_order(file, key)
+    for key in last:
+        raise _out_of_order(file, key)
+
+
+def _out_of_order(file: Readable, key: object) -> WireError:
+    return file.damaged(f"the releases of {key!r:.80} do not follow each other")
 
 
 def _check_balance(
@@ -363,7 +489,9 @@ def _check_balance(
 def added_up(file: Readable, vehicle_id: str, before: int = _BEYOND_ALL_RELEASES) -> Fraction:
     """Return what a vehicle has spent before a release, from each of its epsilons."""
     rows = file.execute(_ADDED_UP, (vehicle_id, before))
-    return sum((fraction(file, text) * count for text, count in rows), NO_COST)
+    if sum(row[2] for row in rows) != max((row[3] for row in rows), default=0):
+        raise _out_of_order(file, vehicle_id)
+    return sum((fraction(file, text) * count for text, count, *_ in rows), NO_COST)
 
 
 def first_recent(file: Readable, period: Period | None) -> int:
@@ -381,10 +509,12 @@ def first_recent(file: Readable, period: Period | None) -> int:
 
 def totals(file: Readable) -> dict[str, Fraction]:
     """Return what each vehicle that has spent anything has spent."""
-    return {
-        key: fraction(file, text) if text else added_up(file, key)
-        for key, text in file.execute(_TOTALS)
-    }
+    totals = {}
+    for key, text, is_last in file.execute(_TOTALS):
+        if not is_last:
+            raise _out_of_order(file, key)
+        totals[key] = fraction(file, text) if text else added_up(file, key)
+    return totals
 
 
 def recent_totals(file: Readable, period: Period | None) -> dict[str, Fraction]:

@@ -15,7 +15,7 @@ import shlex
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from time import sleep
@@ -64,6 +64,10 @@ class Kind(NamedTuple):
         default they have none, and their rows may be changed.
     missing
         What to do about a missing file, where it is not made without being told.
+    derived
+        Tables that repeat, for speed, what the rows of others say, and may change: they are not
+        counted, a mirror keeps its own, and whoever opens a file compares them with the others. For
+        each table, the triggers that keep it, such as "AFTER INSERT ON main.words BEGIN ... END".
 
     Examples
     --------
@@ -79,6 +83,7 @@ class Kind(NamedTuple):
     migrations: "Mapping[int, tuple[Step, ...]]" = MappingProxyType({})
     head_since: int = 0
     missing: str = ""
+    derived: "Mapping[str, tuple[str, ...]]" = MappingProxyType({})
 
 
 class Readable(Protocol):
@@ -372,7 +377,10 @@ class Database:
 
     def _table_names(self) -> list[str]:
         """Return the tables whose rows are counted."""
-        return _tables(cast(sqlite3.Connection, self._connection))
+        return _tables(cast(sqlite3.Connection, self._connection), self._kind.derived)
+
+    def _content(self) -> int:
+        return _content(cast(sqlite3.Connection, self._connection), self._kind.derived)
 
     def _refuse_role(self, record: Record) -> None:
         """Refuse a mirror, or a file that has been replaced, where it is not told apart."""
@@ -615,20 +623,19 @@ class Database:
 
     def _migrate_counted(self, version: int) -> None:
         """Migrate a file that has a head, which counts as one commit."""
-        connection = cast(sqlite3.Connection, self._connection)
         with cast(Head, self._head).locked(_LOCK_TIMEOUT_SECONDS):
             record = self._settle()
-            if _content(connection) != record.content:
+            if self._content() != record.content:
                 raise self.damaged("its rows are not those that were written")
             _migrate(self, self._kind, version)
-            self._commit(record.following(_content(connection) - record.content))
+            self._commit(record.following(self._content() - record.content))
 
     def _start_head(self) -> None:
         """Give a file of a format without heads its head: this happens once."""
         with contextlib.closing(Head(head.path_of(self.path), create=True)) as started:
             if not started.is_new():
                 raise self.damaged("it has an older format than its -head")
-            record = Record.first(_content(cast(sqlite3.Connection, self._connection)))
+            record = Record.first(self._content())
             started.start(record.mark)
             self.execute(head.INSERT, record.row())
 
@@ -637,7 +644,7 @@ class Database:
         connection = cast(sqlite3.Connection, self._connection)
         self._head = self._head or _existing_head(self)
         connection.create_function("count_row", -1, self._added.add)
-        for table in _tables(connection):
+        for table in self._table_names():
             columns = [name for _, name, *_ in self.execute(f'PRAGMA table_info("{table}")')]
             values = ", ".join(f'NEW."{name}"' for name in columns)
             for when, action in (
@@ -649,11 +656,14 @@ class Database:
                     f'CREATE TEMP TRIGGER "{table} {when}" {when} ON main."{table}" '
                     f"BEGIN SELECT {action}; END"
                 )
+        for table, triggers in self._kind.derived.items():
+            for number, trigger in enumerate(triggers):
+                self.execute(f'CREATE TEMP TRIGGER "{table} derived {number}" {trigger}')
         state = self._head.read()
         with self._undone():
             self.execute("BEGIN")
             record = self._record()
-            if self._inspect and _content(connection) != record.content:
+            if self._inspect and self._content() != record.content:
                 raise self.damaged("its rows are not those that were written")
         self._refuse_role(record)
         has_mirror = self._paired and record.role == head.MIRRORED
@@ -732,7 +742,7 @@ class _Snapshot:
         problem = "" if is_newer else record.problem(mark, certain)
         if problem:
             raise self.damaged(problem)
-        if inspect and _content(self._connection) != record.content:
+        if inspect and _content(self._connection, self._kind.derived) != record.content:
             raise self.damaged("its rows are not those that were written")
 
     def _copy(self) -> None:
@@ -891,16 +901,17 @@ def connect(path: Path, patience: float = _LOCK_TIMEOUT_SECONDS) -> sqlite3.Conn
     )
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
+def _tables(connection: sqlite3.Connection, derived: Container[str]) -> list[str]:
     """Return the tables whose rows are counted."""
     query = "SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
-    return [name for (name,) in connection.execute(query) if name != "head"]
+    names = [name for (name,) in connection.execute(query)]
+    return [name for name in names if name != "head" and name not in derived]
 
 
-def _content(connection: sqlite3.Connection) -> int:
-    """Return the sum of the hashes of all rows, and of the statements that made their tables."""
+def _content(connection: sqlite3.Connection, derived: Container[str] = ()) -> int:
+    """Return the sum of the hashes of counted rows, and of the statements that made all tables."""
     queries = {"sqlite_schema": "SELECT type, name, tbl_name, sql FROM main.sqlite_schema"}
-    for table in _tables(connection):
+    for table in _tables(connection, derived):
         queries[table] = f'SELECT * FROM main."{table}"'  # noqa: S608 (our own names)
     total = 0
     for table, query in queries.items():
@@ -1124,7 +1135,8 @@ def _fresh(path: Path, kind: Kind, contents: str = "") -> Iterator[tuple[Path, R
                 """)
                 record = None
                 if kind.head_since:
-                    record = Record.first(_content(connection), has_rows=bool(contents))
+                    content = _content(connection, kind.derived)
+                    record = Record.first(content, has_rows=bool(contents))
                     connection.execute(head.INSERT, record.row())
                     connection.commit()
                 connection.execute("PRAGMA journal_mode = WAL")

@@ -33,6 +33,7 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 # Rows may be added to the other tables, and never changed or deleted: temporary triggers see to it.
+# Tables that only repeat what others say may change, and are in no sum (`Kind.derived`).
 TABLE = """
     CREATE TABLE head (  -- one row, which must agree with the file of this name
         identity BLOB NOT NULL,
