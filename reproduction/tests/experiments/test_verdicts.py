@@ -319,7 +319,7 @@ def test_settings_say_what_was_chosen_and_nothing_else():
     assert "ε: 1, 4 (the paper names 4)" in trained
     cited = settings("linear", "br")
     assert "d = 90: duchi-2018 has 1.95 and 1.22; 1.31 and 1.27; 1.00 and 1.39 times" in cited
-    assert "is odd, where duchi-2018 is duchi" in settings("means", "mx")
+    assert "is odd: duchi-2018 is duchi, with other noise" in settings("means", "mx")
     both = settings("linear", "br")
     assert "hm-tp, non-private: Algorithm 1" in both
     assert "server of hm-tp-library: Adam" in both
