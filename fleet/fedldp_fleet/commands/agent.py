@@ -137,8 +137,9 @@ def join_command(
 ) -> None:
     """Join a server, with a one-time code, or a broker.
 
-    A broker knows agents by their certificates, so it needs no code. URL is the
-    address of the server or, of a broker, its address and the name of the fleet.
+    URL is the address of the server. To join at a broker, give no code, since a
+    broker knows agents by their certificates; URL is then the address of the
+    broker and the name of the fleet.
 
     \b
     fedldp agent join car https://fleet.example:8443 CODE --ca ca.pem
@@ -203,8 +204,8 @@ def run_command(folder: Path, socket: Path | None, listen: Path | None, once: bo
 def network_command(folder: Path, socket: Path) -> None:
     """Run the network part as a process of its own.
 
-    FOLDER (of another user) has membership.json, and neither data nor ledger.
-    The process with data and ledger then needs no network.
+    FOLDER belongs to another user account. It has membership.json, and neither
+    data nor ledger. The process with data and ledger then needs no network.
 
     \b
     fedldp agent network car/network /run/fedldp/road

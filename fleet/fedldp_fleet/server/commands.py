@@ -166,7 +166,7 @@ def run_command(folder: Path, listen: str | None, page: str | None) -> None:
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="The number of an agent's vehicles: in a job, as many of its answers count.",
+    help="The number of vehicles of an agent. No more of its answers count in a job.",
 )
 @click.option(
     "--list",

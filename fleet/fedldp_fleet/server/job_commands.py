@@ -117,7 +117,7 @@ def job_group() -> None:
     """Make, sign, add and extend jobs, and write their results.
 
     \b
-    On the operator's machine, which needs server.pub alone:
+    On the operator's machine, which needs server.pub from the server:
     fedldp server job statistic spring --plan plan.json --vehicles 1000 \\
       --server server.pub --key operator.key -o spring.job.json
     On the server's:
@@ -217,7 +217,7 @@ def quantile_command(
 @click.option(
     "--rounds",
     type=click.IntRange(1),
-    help="Divide the vehicles among so many rounds.  [default: as many as groups need]",
+    help="Divide the vehicles among so many rounds.  [default: by the size of a group]",
 )
 @declared_option(
     Settings,
@@ -278,7 +278,7 @@ def training_command(
     --paper follows the paper exactly: its Algorithm 1 with plain gradient
     steps, its mechanisms, its k and its encoding of categories. The paper
     leaves --group, --rate and --tolerance open: their defaults are auto, auto
-    and, unlike without --paper, 1e-6.
+    and 1e-6.
     """  # noqa: D301 (click wants the character \b itself)
     from fedldp.cli.runs import goal_of
 
@@ -359,7 +359,7 @@ def sign_command(file: Path, key: Path) -> None:
 @click.argument("folder", type=FOLDER)
 @click.argument("file", type=INPUT)
 def add_command(folder: Path, file: Path) -> None:
-    """Queue a signed job, or extend the one of its name.
+    """Queue a signed job, or extend the job of the same name.
 
     \b
     fedldp server job add server spring.job.json

@@ -29,7 +29,7 @@ _COMMANDS = {
         "Simulate statistics of a fleet: each row of a file is a vehicle.",
     ),
     "compare": _Entry(
-        "compare", "compare_command", "Compare all mechanisms and those of other papers."
+        "compare", "compare_command", "Compare the library's mechanisms and those of other papers."
     ),
     "compile": _Entry(
         "compile", "compile_command", "Write a plan as constants for the vehicle in C."

@@ -74,7 +74,7 @@ def compare_command(
     as_json: bool,
     **questions: Any,
 ) -> None:
-    """Compare all mechanisms and those of other papers.
+    """Compare the library's mechanisms and those of other papers.
 
     \b
     fedldp compare --number
@@ -86,12 +86,13 @@ def compare_command(
     Mechanisms of the library, marked fedldp, are exact, and their answers may
     be released. Those of other papers (`fedldp.baselines`) are for study only.
 
-    Columns show the error of one answer, exact unless the title says simulation:
-    "at worst", and for "typical" inputs or "your data". "times" compares the
-    second error with the smallest of the table. Divide an error by n for n
-    vehicles. "bits" leaves out public random numbers. "µs" is the time of one
-    vehicle. With --data, "±" is half of a 95% interval, in the unit of the
-    column, if all rows answer this question alone.
+    Two columns show the squared error of one answer: "at worst", and for
+    "typical" inputs or "your data". These are exact unless the title says
+    simulation. "times" compares the second with the smallest of the table.
+    Divide an error by n for n vehicles. "bits" leaves out public random
+    numbers. "µs" is the time of one vehicle. With --data, "±" is half of a 95%
+    interval, in the unit of the column of DATA, if every row answers about this
+    column only.
     """  # noqa: D301 (click wants the character \b itself)
     if plot is not None:
         from fedldp import _plots as plots

@@ -69,7 +69,7 @@ SAME_STEPS, CONVERGED = "the same steps, no noise", "all data, to convergence"
 @click.option(
     "--rows",
     type=click.IntRange(100),
-    help="Use only this many flights; a tenth of them only measures the error.  [default: all; "
+    help="Use only this many flights; a tenth of these are test data.  [default: all; "
     "with --fleet 60,000]",
 )
 @click.option(

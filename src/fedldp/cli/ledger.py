@@ -108,8 +108,9 @@ def takeover_command(mirror: Path) -> None:
     The mirror is the ledger from now on: name it where the old file was named,
     such as `ledger` in agent.toml. If the old file can be read, the command
     refuses a mirror that may lack something that was spent, and marks the old
-    file, which is refused for good. If it cannot be read now, it still answers
-    nothing without its mirror: never detach it.
+    file, which is refused for good. If the command cannot read the old file
+    now, that file still cannot answer without its mirror: never detach the old
+    file.
     """  # noqa: D301 (click wants the character \b itself)
     old = ledgers.take_over(mirror)
     click.echo(f"{mirror} is the ledger now. Never use {old} again.")
@@ -165,13 +166,14 @@ def show_command(path: Path, cap: str | None, delta: float, as_json: bool) -> No
     owner's settings say.
 
     What is promised and enforced is the sum of a vehicle's epsilons. Many small
-    answers reveal less than this sum: except with the probability --delta, all of
-    them together are as private as one answer of a smaller epsilon, which is
-    shown, too. That needs epsilons that did not depend on earlier answers.
+    answers reveal less than this sum: except with the probability --delta, all
+    of them together are as private as one answer of a smaller epsilon, which is
+    shown, too. This holds if earlier answers did not decide the epsilons of
+    later questions.
 
-    This is for the owner of the vehicles, on their machine: anyone who knows what a
-    vehicle was asked and spent knows more than the server does. The ledger has
-    mode 600, so only the agent's user can read it; do not pass the output on.
+    This is for the owner of the vehicles: it shows what each vehicle has
+    answered and spent, for all servers. The ledger has mode 600, so only the
+    agent's user can read it; do not pass the output on.
 
     The agent may run meanwhile. Nothing is changed.
     """  # noqa: D301 (click wants the character \b itself)

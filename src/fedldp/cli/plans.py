@@ -263,10 +263,10 @@ def schema_command(
 
     With --vss, each SIGNAL is a path in a catalog of the Vehicle Signal
     Specification, as `vspec export json` or yaml writes it; "*" stands for any
-    part, such as a row or a side. Its bounds and allowed values come from the
-    catalog. Narrow the bounds, with --bounds or when you
-    are asked: a speed from 0 to 150 is estimated with less error than one from
-    -250 to 250. Where the catalog has no bounds, fill them in.
+    part of a path. Its bounds and allowed values come from the catalog. Narrow
+    the bounds, with --bounds or when you are asked: a speed from 0 to 150 is
+    estimated with less error than one from -250 to 250. Where the catalog has
+    no bounds, fill them in.
     """  # noqa: D301 (click wants the character \b itself)
     if catalog is not None:
         interactive = sys.stdin.isatty() if ask is None else ask

@@ -122,13 +122,13 @@ def report_command(
       fedldp report plan.json --cap 4 --ledger ledger.db -o report.bin
     fedldp report calendar.json row.json --period 3 --cap 4 --ledger ledger.db
 
-    PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object, or
-    with a list of objects: the rows of this vehicle, which the rules of the schema
-    combine into one. The default is standard input. Values outside the bounds are
-    clipped; missing, unreadable and unknown values are replaced by the public
-    default of the schema. After the report has been written, a warning on standard
-    error says so; if it cannot be written, it is left out. --strict refuses such a
-    row.
+    PLAN is the file that `fedldp plan` wrote. ROW is a file with a JSON object,
+    or with a list of objects: the rows of this vehicle, which the rules of the
+    schema combine into one. The default is standard input. Values outside the
+    bounds are clipped; missing, unreadable and unknown values are replaced by
+    the public default of the schema. After the report, a warning on standard
+    error says what was replaced, if standard error can be written. --strict
+    refuses such a row.
 
     Other input, such as a list of values, is an error of the calling program:
     the exit status is 1, and nothing is drawn or spent. Use a library to make

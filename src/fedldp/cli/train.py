@@ -153,7 +153,7 @@ _OF_DATA = ("schema", "target", "vehicle", "strict", "path", "rows")
     "--forecast",
     "only_forecast",
     is_flag=True,
-    help="Train nothing: say what to expect, from the schema, epsilon and the number of vehicles.",
+    help="Ask no vehicle: say what to expect (see above).",
 )
 @click.option(
     "--vehicles",
@@ -230,17 +230,18 @@ def train_command(
     says so.
 
     --network trains the layers in a file, such as convolutions of signals. For
-    signals the command also trains the last layer of a network whose other
-    layers, random filters, stay fixed, and says which network has less error:
-    mostly the one with fixed filters.
+    signals the command also tries fixed features: a network of random filters,
+    of which only the last layer is trained. It says which of the two has less
+    error; mostly fixed features have.
 
     As on a vehicle, values outside the bounds are clipped; missing, unreadable
     and unknown values are replaced. Standard error says how many. --strict
     refuses such a file. A missing target is always refused.
 
-    --forecast asks no vehicle. The rows that --holdout keeps apart stand for
-    public data that are like the fleet's; the training is simulated on them. For
-    a network, the error in this simulation is all that the forecast shows.
+    --forecast asks no vehicle. It says what to expect from the schema, epsilon
+    and the number of vehicles. It also simulates the training on the rows that
+    --holdout keeps apart, as if they were public; for a network it does only
+    that.
 
     --paper follows the paper exactly: its Algorithm 1 with plain gradient
     steps, the sum of the answers divided by the size of the group, its

@@ -330,7 +330,9 @@ def _resolve_steps(rate: float | str, auto_rate: float, schedule: str, auto_sche
 def penalty() -> Any:
     """Declare the option `alpha`, which settings and recipes have."""
     return option(
-        0.0, Real(0), help="The penalty: half the squared length of the model has this weight."
+        0.0,
+        Real(0),
+        help="The weight of the L2 penalty, which is half the squared norm of the weights.",
     )
 
 

@@ -130,7 +130,7 @@ class Settings:
     bound: float | str = option(
         AUTO,
         Real(0, above=True, words=(AUTO,)),
-        help="Where the length of a gradient is clipped or, without directions, each of its "
+        help="The length to which a gradient is clipped or, without directions, the bound of its "
         "numbers. auto is 1, with three exceptions for directions: 1.41 for several labels; for "
         "linear regression a length that grows with the fleet and epsilon; and for linear models "
         "without privacy a length that clips almost nothing.",
