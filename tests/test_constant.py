@@ -278,7 +278,7 @@ def test_estimates_invert_both_steps():
         assert square - mean**2 == spread / 2 / (same - other) ** 2
 
 
-def test_the_page_states_what_the_second_step_costs():
+def test_the_page_states_what_a_second_noise_costs():
     """Sequences with the same numbers of each report are equally likely, so counts suffice."""
     page = (Path(__file__).parent.parent / "docs/repeated.md").read_text("utf-8")
     alone = Fraction(1, 10) * Fraction(9, 10) / Fraction(7, 10) ** 2
@@ -297,8 +297,8 @@ def test_the_page_states_what_the_second_step_costs():
     other = (1 - same) / 2
     variance = float(other * (1 - other) / (same - other) ** 2 / alone)
     sentence = (
-        f"a stored answer with odds 8 : 1 : 1, a second step with odds {second} : 1 : 1 multiplies "
-        f"the variance by {variance:.2g}, and {count} reports still give the stored answer away in "
-        f"{float(right):.0%} of the cases"
+        f"the stored answer about three categories has odds 8 : 1 : 1, a second noise with odds "
+        f"{second} : 1 : 1 multiplies the variance by {variance:.2g}, and {count} reports still "
+        f"reveal the stored answer in {float(right):.0%} of the cases"
     )
     assert sentence in " ".join(page.split())
