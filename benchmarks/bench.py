@@ -40,7 +40,7 @@ def table(rows: list[Row], turns: int, processes: int) -> Table:
     pairs = turns * processes
     return Table(
         f"Costs and how they compare: median (quartiles) of {pairs} turns in {processes} processes",
-        ("what", "each", "straightforward / ours", "ours / limit"),
+        ("what", "ours, each", "straightforward / ours", "ours / limit"),
         [
             (
                 each.what,

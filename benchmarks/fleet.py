@@ -359,21 +359,21 @@ def main() -> None:
         draws = one_agent(folder)
     rows = [
         ("an answer of one vehicle, on a kept connection", f"{own * 1e6:,.0f} µs"),
-        ("the same, of a bare handler of Starlette that only stores it", f"{plain * 1e6:,.0f} µs"),
+        ("the same, in a bare Starlette handler that only stores it", f"{plain * 1e6:,.0f} µs"),
         ("a TLS handshake", f"{ours * 1e6:,.0f} µs"),
         ("the same, of `openssl s_server`", f"{theirs * 1e6:,.0f} µs"),
         (
-            f"a round of 10,000 agents with one vehicle each, computed from {AGENTS:,}; "
-            "connections are open, and agents know the job",
+            f"a round of 10,000 agents with one vehicle each, scaled from {AGENTS:,}; "
+            "connections are open, and the job was fetched before",
             f"{kept * 1e4:.1f} s",
         ),
         ("the same, but each agent opens a connection", f"{fresh * 1e4:.1f} s"),
         (
-            f"a round of 10,000 agents, computed from {LEDGERS}, which also fetch the job and "
+            f"a round of 10,000 agents, scaled from {LEDGERS}, which also fetch the job and "
             "write ledgers; connections are open",
             f"{with_ledgers * 1e4:.1f} s",
         ),
-        ("a step of a training, with its last answer", f"{step:.3f} s"),
+        ("a step of a training, with the round's last answer", f"{step:.3f} s"),
         ("answers that an agent with 500,000 vehicles makes in a second", f"{draws:,.0f}"),
         ("memory of the server", f"{memory:.0f} MB"),
     ]

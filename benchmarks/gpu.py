@@ -226,9 +226,9 @@ def main() -> None:
             "Shares of the GPU's limits that are used, and of codes that equal those of the CPU",
             [
                 "network",
-                "mixing words: products alone",
-                "mixing words: all steps",
-                "memory bandwidth: all steps",
+                "word mixing, in products",
+                "word mixing, in all steps",
+                "memory bandwidth, in all steps",
                 "equal codes: same vectors",
                 "equal codes: gradients of each device",
             ],

@@ -81,10 +81,10 @@ PEERS = (
         "flower",
         ("flwr[simulation]>=1.41,<1.42",),
         (
-            "its LocalDpMod adds Gaussian noise, which needs a delta: as it has no mechanism with "
-            "epsilon alone, only its speed is measured, without privacy and on all cores",
-            "ours is a simulation in one process, without messages: no ratio is given, and through "
-            "Flower ours costs what Flower costs",
+            "its LocalDpMod adds Gaussian noise, which needs a delta, so only its speed is "
+            "measured, without privacy and on all cores",
+            "ours is a simulation in one process, without messages, so there is no ratio",
+            "through Flower, ours costs what Flower costs",
         ),
     ),
     Peer(
@@ -218,7 +218,10 @@ def main() -> None:
         Table("What they cannot do, or do differently", ("library", ""), remarks, 2),
     ]
     pages.publish(
-        "peers", tables, f"Estimates of {PART:,} vehicles each; {machine}; {busy}", chosen.write
+        "peers",
+        tables,
+        f"Estimates of {PART:,} vehicles each, unless the work says otherwise; {machine}; {busy}",
+        chosen.write,
     )
 
 

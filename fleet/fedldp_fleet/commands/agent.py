@@ -135,7 +135,7 @@ def join_command(
     key: Path | None,
     shared: bool,
 ) -> None:
-    """Join a server, with a one-time code, or a broker.
+    """Join a server with a one-time code, or join an MQTT broker.
 
     URL is the address of the server. To join at a broker, give no code, since a
     broker knows agents by their certificates; URL is then the address of the

@@ -120,7 +120,7 @@ def job_group() -> None:
     On the operator's machine, which needs server.pub from the server:
     fedldp server job statistic spring --plan plan.json --vehicles 1000 \\
       --server server.pub --key operator.key -o spring.job.json
-    On the server's:
+    On the server's machine:
     fedldp server job add server spring.job.json
     fedldp server job result server spring -o tally.json
     """  # noqa: D301 (click wants the character \b itself)

@@ -42,7 +42,7 @@ def list_command(as_json: bool) -> None:
     """List all data sets.
 
     \b
-    fedldp data list          which are included, here, or can be fetched
+    fedldp data list          which are included, downloaded, or can be fetched
     fedldp data list --json   for scripts
     """  # noqa: D301 (click wants the character \b itself)
     documents = [_about(name) for name in datasets.names()]
