@@ -515,10 +515,10 @@ def test_collect_says_which_strategy_was_chosen_and_why(columns, name, because):
     assert chosen["strategy"] == name
     assert re.fullmatch(because, chosen["because"])
     printed = " ".join(shown(*collect).split())
-    assert f"Strategy {name}, by rule: {chosen['because']}." in printed
+    assert f"Strategy {name}, chosen automatically: {chosen['because']}." in printed
     for by_hand in (["--strategy", "sample"], ["--k", 1], ["--paper"]):
         assert "strategy" not in json.loads(run(*collect, *by_hand, "--json"))
-        assert "by rule" not in shown(*collect, *by_hand)
+        assert "automatically" not in shown(*collect, *by_hand)
 
 
 def test_plan_says_which_strategy_was_chosen_and_why():

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from fedldp._internal.text import or_none
+from fedldp._internal.text import counted, or_none
 from fedldp._internal.validation import Floats
 from fedldp.cli.estimates import (
     distributions,
@@ -126,11 +126,11 @@ def collect_command(
         return
     show(title, estimate, plan.schema, rows)
     console().print(
-        f"Each vehicle answered {summary(plan)['answers']} of {plan.schema.dimensions} with "
-        f"epsilon {plan.epsilon:g} in all."
+        f"Each vehicle answered {summary(plan)['answers']} of "
+        f"{counted(plan.schema.dimensions, 'question')}, with epsilon {plan.epsilon:g} in all."
     )
     if choice is not None:
-        console().print(f"Strategy {choice.strategy.name}, by rule: {choice.reason}.")
+        console().print(f"Strategy {choice.strategy.name}, chosen automatically: {choice.reason}.")
     if plot is not None:
         console().print(f"Wrote {plot}", soft_wrap=True)
 
@@ -208,9 +208,9 @@ class _Truth:
         """Add the values of some rows, with NaN for missing values."""
         estimand = self.attribute.estimand
         raw, readable = estimand.sums(values)
-        used, counted = estimand.sums(estimand.from_unit(self.attribute.inputs.of(values)))
+        used, number = estimand.sums(estimand.from_unit(self.attribute.inputs.of(values)))
         self._raw, self._readable = self._raw + raw, self._readable + readable
-        self._used, self._counted = self._used + used, self._counted + counted
+        self._used, self._counted = self._used + used, self._counted + number
 
     def lines(self, quality: DataQuality) -> list[dict[str, Any]]:
         """Return what to add to the line of each estimate."""
