@@ -322,9 +322,9 @@ class Directions(Strategy):
     mean_length: float | str = option(
         AUTO,
         Real(0, words=(AUTO,)),
-        help="A public guess of the mean length of the vectors, as a share of the bound; auto is "
-        "1, and for gradients 0.3 for a linear model, 0.5 for a network, 0.8 for a network of "
-        "signals.",
+        help="A public guess of the mean length of the vectors, as a share of the bound. auto is "
+        "0.3 for gradients of a linear model, 0.5 of a network, 0.8 of a network for signals, "
+        "and otherwise 1.",
     )
     fleet: int | None = option(
         None,
