@@ -325,7 +325,7 @@ def status(settings: AgentSettings) -> tuple[dict[str, Any], list[str]]:
     attention: list[str] = []
     running = is_running(settings.folder)
     if not running:
-        attention.append("the agent does not run.")
+        attention.append("the agent is not running.")
     state = _state(settings.folder / STATE)
     if running and state.get("trouble"):
         attention.append(str(state["trouble"]))

@@ -381,7 +381,7 @@ def status_command(folder: Path, as_json: bool) -> None:
     else:
         agents = document["agents"]
         click.echo(
-            f"The server {'runs' if document['running'] else 'does not run'}. "
+            f"The server {'is running' if document['running'] else 'is not running'}. "
             f"{agents['joined']:,} of {agents['enrolled']:,} agents have joined, with "
             f"{agents['vehicles']:,} vehicles; {agents['revoked']:,} are revoked."
         )

@@ -135,7 +135,7 @@ def _troubles(
     folder: ServerFolder, store: Transaction, rows: list[JobRow], disk: Disk, running: bool
 ) -> Iterator[str]:
     if not running and any(row.state in (QUEUED, RUNNING) for row in rows):
-        yield f"the server does not run. Start it: fedldp server run {folder.path}"
+        yield f"the server is not running. Start it: fedldp server run {folder.path}"
     if disk.free < NEARLY_FULL * disk.size:
         yield f"the disk of {folder.path} is nearly full: {disk.free / disk.size:.0%} is free."
     yield from filter(None, (store.value(TROUBLE), store.value(BROKER_TROUBLE)))
