@@ -160,9 +160,9 @@ def table(kind: str, seeds: range, vehicles: int) -> Table:
         rows.append([name, *([with_error(found, digits), ""] * len(EPSILONS))])
     headings = [""]
     headings += [f"ε = {epsilon:g}{what}" for epsilon in EPSILONS for what in ("", ", vehicles")]
-    what = "mean squared error" if kind == "squared" else "misclassified"
+    what = "Mean squared error" if kind == "squared" else "Share of wrong predictions"
     size, number = f"{np.mean(sizes):,.0f}", f"{len(seeds)} seeds from {seeds.start}"
-    title = f"{size} flights, {kind}, {what}, {number}; vehicles needed, times"
+    title = f"{what} ({kind}) of models trained on {size} flights, with {number}"
     return Table(title, headings, rows)
 
 

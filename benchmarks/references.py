@@ -102,7 +102,7 @@ def linear(seeds: range, path: Path | None) -> Table:
             found = [flights.trained(Settings(each), parts, kind, seed) for each in EPSILONS]
             found += [flights.converged(parts, kind), boosted_trees(parts, kind)]
             errors.setdefault(name, []).append(found)
-    return table(f"{len(seeds)} seeds from {seeds.start}", ["data"], errors)
+    return table(f"with {len(seeds)} seeds from {seeds.start}", ["data"], errors)
 
 
 # Fixed features
@@ -143,10 +143,11 @@ def features(given: argparse.Namespace) -> Table:
                 for epsilon in EPSILONS
             ]
             errors.setdefault(name, []).append([*found, *references])
-    return table(f"{given.vehicles:,} vehicles, {given.seeds} runs", ["data and features"], errors)
+    conditions = f"with {given.vehicles:,} vehicles, in {given.seeds} runs"
+    return table(conditions, ["data and features"], errors)
 
 
-def table(title: str, first: list[str], errors: Errors) -> Table:
+def table(conditions: str, first: list[str], errors: Errors) -> Table:
     """Return a row for each name; what is the same in all runs has no standard error."""
     rows = [
         [
@@ -158,7 +159,8 @@ def table(title: str, first: list[str], errors: Errors) -> Table:
         ]
         for name, runs in errors.items()
     ]
-    return Table(f"{title}; converged and boosted trees without privacy", [*first, *HEADINGS], rows)
+    title = f"Errors {conditions}. The last two columns are without privacy."
+    return Table(title, [*first, *HEADINGS], rows)
 
 
 def main() -> None:
