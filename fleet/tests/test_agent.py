@@ -174,7 +174,7 @@ def test_a_server_that_the_operator_has_not_named_is_refused(party, store):
 def test_another_question_than_the_stated_one_is_refused(party):
     agent = party(statistic())
     agent.road.question = lambda _: b"{}"
-    refused(agent, "not the one that the server has signed")
+    refused(agent, "has sent another question than it has signed")
 
 
 def test_a_question_that_the_job_does_not_cover_is_refused(party, store):
