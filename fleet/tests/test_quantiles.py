@@ -220,7 +220,7 @@ def test_a_search_goes_on_in_another_store(store):
 def test_only_the_end_of_a_search_can_be_later():
     later = replace(SCHEDULE, closes=OPENS + datetime.timedelta(days=2))
     assert work.topped_up(job(), schedule=later) == job(later)
-    with pytest.raises(DomainError, match="only its end can be later"):
+    with pytest.raises(DomainError, match="only a later end"):
         work.topped_up(job(), vehicles=2 * VEHICLES)
     assert not job(later).extends(job(search=replace(SEARCH, level=0.5)))
 

@@ -57,7 +57,8 @@ def test_a_plan_of_many_answers_has_a_second_number():
     found = json.loads(run("plan", *options, "--json").stdout)
     assert found["lifetime_epsilon"] == 36.5
     assert (found["lifetime_approximate_epsilon"], found["lifetime_delta"]) == (second, 1e-6)
-    assert "the same, but for a probability of 1e-06" in run("plan", *options).output
+    shown = run("plan", *options, env={"COLUMNS": "120"}).output
+    assert "the same, but for a probability of 1e-06" in shown
 
 
 @pytest.mark.usefixtures("folder")

@@ -336,7 +336,7 @@ def test_no_program_of_a_vehicle_writes_to_standard_error_by_itself():
         ("fedldp.vehicle", "warn_owner"),
         ("fedldp_fleet.agent.many", "ManyVehicles"),
         ("fedldp_fleet.agent.rows", "FileRows"),
-        ("fedldp_fleet.agent.service", "Settings"),
+        ("fedldp_fleet.agent.service", "AgentSettings"),
         ("fedldp.budget.ledger", "Ledger"),
         ("fedldp.schema.quality", "DataQuality"),
     } <= found.keys()
