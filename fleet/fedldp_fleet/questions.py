@@ -149,4 +149,4 @@ class Statement:
     def check(self, question: Question) -> None:
         """Raise `WireError` if a question is not the one that is stated."""
         if (question.job, question.round, question.digest) != (self.job, self.round, self.question):
-            raise WireError("the question is not the one that the server has signed.")
+            raise WireError("the server has sent another question than it has signed.")
