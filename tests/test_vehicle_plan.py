@@ -234,8 +234,8 @@ def test_refuses_what_was_tampered_with(change, said):
 def test_a_kind_that_a_newer_vehicle_knows_is_named(kind, place):
     """Such a plan has format 2; the reason is its kind, not its format."""
     plan = document() | {"format": vehicle.PLAN_FORMAT_2}
-    plan[place][0]["kind"] = "subset"
-    with pytest.raises(ValueError, match=f"^refused: a {kind} of an unknown kind: 'subset'$"):
+    plan[place][0]["kind"] = "a new one"
+    with pytest.raises(ValueError, match=f"^refused: a {kind} of an unknown kind: 'a new one'$"):
         loaded(plan)
 
 

@@ -17,6 +17,7 @@ from spellings import flat_plan
 
 import fedldp
 from fedldp import Plan, Schema, Source, vehicle
+from fedldp.coders import CODERS
 from fedldp.plan.parts import Matrix
 
 # Rows here lack what a test does not need, or hold anything on purpose: what is said about that is
@@ -119,6 +120,15 @@ def cases(document):
     corners = list(inputs(document))
     laws = [(row_of(document, given), law(document, given)) for given in corners]
     return [*laws, (row_of(document, corners[0], half_way=True), mixed_law(document))]
+
+
+def test_no_kind_of_coder_is_forgotten():
+    """A vehicle that draws by another law than the coder breaks privacy: each kind is compared."""
+    tables = {table["kind"] for document in HAND_MADE.values() for table in document["tables"]}
+    parts = {part["kind"] for document in HAND_MADE.values() for part in document["parts"]}
+    drawn = (tables | parts) - {"sample"} | {"directions"}  # whose odds have a test of their own
+    assert drawn == set(CODERS), "add a small plan to HAND_MADE in tests/helpers/plans.py"
+    assert set(BITS) == set(HAND_MADE), "write in BITS how many random bits a draw takes"
 
 
 # Odds add up to 2^bits, at most; a vehicle draws those of a cube in another way.
