@@ -152,12 +152,13 @@ OTHER_PLACES = [
     "UPDATE last SET number = 17 WHERE key = 'car 0'",  # of car 1
     "UPDATE last SET number = 99 WHERE key = 'car 0'",
     "UPDATE last SET position = 3 WHERE key = 'car 0'",
+    "UPDATE last SET number = 11, position = position - 1 WHERE key = 'car 0'",  # the one before
     "UPDATE last SET key = 'nobody' WHERE key = 'car 0'",
     "DELETE FROM last WHERE key = 'car 0'",
     "DELETE FROM last",
     "UPDATE releases SET previous = NULL WHERE number = 16",
-    "UPDATE releases SET previous = 6 WHERE number = 16",
-    "UPDATE releases SET previous = 12 WHERE number = 16",  # of car 1
+    "UPDATE releases SET previous = 16 WHERE number = 16",
+    "UPDATE releases SET previous = 17 WHERE number = 16",  # of car 1
     "UPDATE releases SET previous = 99 WHERE number = 16",
     "UPDATE releases SET position = 3 WHERE number IN (11, 16)",
     "UPDATE releases SET previous = NULL, position = 1 WHERE number = 16",
@@ -182,6 +183,13 @@ def test_another_last_release_is_refused_on_first_use(path, change, period):
                 use()
 
 
+@pytest.mark.parametrize("former", [6, 12])  # of car 0, of car 1
+def test_no_two_releases_follow_the_same_one(path, former):
+    filled(path)
+    with pytest.raises(sqlite3.IntegrityError, match=r"UNIQUE.*previous"):
+        statements(path, f"UPDATE releases SET previous = {former} WHERE number = 16")
+
+
 @pytest.mark.parametrize("change", OTHER_PLACES)
 def test_another_last_release_is_refused_when_the_ledger_is_opened(path, change):
     """Also after a mistake of a program that keeps the head right."""
@@ -200,13 +208,17 @@ def test_the_last_release_of_a_vehicle_is_neither_set_back_nor_deleted(path):
         for change in OTHER_PLACES:
             with pytest.raises(OSError, match=r"only moves on|never deleted|never change"):
                 ledger._file.execute(change)
-        with pytest.raises(OSError, match="a release does not follow the last one"):
-            ledger._file.execute(
-                """
-                INSERT INTO releases SELECT 21, key, 'new', run, job, epsilon, answer, spent,
-                    repeated, previous, position FROM releases WHERE number = 16
-                """
-            )
+        for previous, said in (
+            ("17", "a release does not follow the last one"),  # of car 1
+            ("previous", "UNIQUE"),  # that of the last release
+        ):
+            with pytest.raises(OSError, match=said):
+                ledger._file.execute(
+                    f"""
+                    INSERT INTO releases SELECT 21, key, 'new', run, job, epsilon, answer, spent,
+                        repeated, {previous}, position FROM releases WHERE number = 16
+                    """
+                )
         assert ledger.spent("car 0") == Fraction(4, 3)
 
 

@@ -31,7 +31,9 @@ _MOST_REMEMBERED_STEPS = 1 << 16  # between two balances, once they have been ch
 # tells what a vehicle may still spend, however many there are. Rows never change, and balances are
 # in the sum that the head knows, like all else. Each release names the one before, so that those of
 # a vehicle are found without an index of all: it would take a page of the disk for each vehicle,
-# once each has many. Every sixteenth one is in an index, so that one of a certain time is near.
+# once each has many. No two name the same one, and the last one is named by none: a vehicle cannot
+# go back to an earlier release, as if it had not spent what came after. Every sixteenth one is in
+# an index, so that one of a certain time is near.
 _RELEASES = """
     CREATE TABLE releases (
         number INTEGER PRIMARY KEY,
@@ -43,7 +45,7 @@ _RELEASES = """
         answer BLOB NOT NULL,
         spent TEXT NOT NULL,  -- the sum of all epsilons of this vehicle up to here; empty if long
         repeated INTEGER NOT NULL,  -- its answers to jobs at no cost up to here
-        previous INTEGER,  -- the number of the release before of this vehicle
+        previous INTEGER UNIQUE,  -- the number of the release before of this vehicle
         position INTEGER NOT NULL,  -- among the releases of this vehicle, from 1 on
         UNIQUE (request, key)
     )
@@ -269,6 +271,7 @@ _INSERT = """
 """
 _TOTALS = """
     SELECT last.key, spent, releases.key = last.key AND releases.position = last.position
+        AND NOT EXISTS (SELECT 1 FROM releases AS later WHERE later.previous = last.number)
     FROM last LEFT JOIN releases USING (number) ORDER BY last.key
 """
 _ADDED_UP = """
@@ -395,7 +398,8 @@ def _standings_query(vehicles: int) -> str:
         SELECT asked.key,
             release.key = asked.key AND release.position = last.position AND CASE
                 WHEN release.previous IS NULL THEN release.position = 1
-                ELSE former.key = asked.key AND former.position = release.position - 1 END,
+                ELSE former.key = asked.key AND former.position = release.position - 1 END
+                AND NOT EXISTS (SELECT 1 FROM releases WHERE previous = release.number),
             release.spent, release.repeated, release.epsilon, release.job <> '',
             former.spent, former.repeated,
             CASE {job} WHEN '' THEN 0 ELSE
